@@ -1,0 +1,225 @@
+package flow
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+
+	"github.com/vmihailenco/msgpack/v5"
+)
+
+// Records and inputs are msgpack arrays written by hand:
+//
+//	[ kind, version, mask, field, field, ... ]
+//
+// mask has one bit for each field of Fields that isn't zero, and those fields
+// follow in the order of their bits. A field costs nothing where it isn't used,
+// and a new one takes the next free bit.
+//
+//	bit  0      run           16 bytes
+//	bit  1, 2   key, peer     [workflow, value, kind]
+//	bit  3..15  numbers       order fence until before after interval burst lease
+//	                          backoff attempts shard number flags
+//	bit 16..24  texts         workflow version worker trigger idempotency-key
+//	                          request-id reason error-type error-text
+//	bit 25      payload       bytes
+//	bit 26      stamp         [version, rank, unknown, [gate, ...]]
+//	                          gate: [kind, key name, key, max, interval, burst]
+//
+// Fields.Claim is never written.
+const (
+	codecVersion = 1
+
+	bitRun     = 0
+	bitKey     = 1
+	bitPeer    = 2
+	bitNumbers = 3
+	bitTexts   = 16
+	bitPayload = 25
+	bitStamp   = 26
+	bitsKnown  = 1<<(bitStamp+1) - 1
+
+	numberCount = bitTexts - bitNumbers
+	textCount   = bitPayload - bitTexts
+)
+
+// ErrCodec is the family of everything that can't be decoded: damage, or a
+// format that is newer than this build.
+var ErrCodec = errors.New("flow: can't decode")
+
+func undecodable(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrCodec, fmt.Sprintf(format, args...))
+}
+
+func (f *Fields) numbers() [numberCount]int64 {
+	return [numberCount]int64{
+		int64(f.Order), int64(f.Fence), int64(f.Until), int64(f.Before), int64(f.After),
+		int64(f.Interval), f.Burst, int64(f.Lease), int64(f.Backoff), f.Attempts,
+		int64(f.Shard), int64(f.Number), int64(f.Flags),
+	}
+}
+
+func (f *Fields) setNumber(i int, v int64) error {
+	switch i {
+	case 0:
+		f.Order = Instant(v)
+	case 1:
+		f.Fence = uint64(v)
+	case 2:
+		f.Until = Instant(v)
+	case 3:
+		f.Before = Instant(v)
+	case 4:
+		f.After = Instant(v)
+	case 5:
+		f.Interval = Span(v)
+	case 6:
+		f.Burst = v
+	case 7:
+		f.Lease = Span(v)
+	case 8:
+		f.Backoff = Span(v)
+	case 9:
+		f.Attempts = v
+	case 10:
+		if v < 0 || v > 0xFFFF {
+			return undecodable("shard %d is out of range", v)
+		}
+		f.Shard = uint16(v)
+	case 11:
+		f.Number = uint64(v)
+	case 12:
+		if v < 0 || v > 0xFFFFFFFF {
+			return undecodable("flags %d are out of range", v)
+		}
+		f.Flags = Flags(v)
+	}
+	return nil
+}
+
+func (f *Fields) texts() [textCount]*string {
+	return [textCount]*string{
+		&f.Workflow, &f.Version, &f.Worker, &f.Trigger, &f.IdempotencyKey,
+		&f.RequestID, &f.Reason, &f.ErrType, &f.ErrText,
+	}
+}
+
+// internTexts are the texts that few values fill, so that one copy serves all.
+const internTexts = 4 // workflow, version, worker, trigger
+
+func (f *Fields) mask(nums *[numberCount]int64, texts *[textCount]*string) (mask uint64, n int) {
+	set := func(bit int, yes bool) {
+		if yes {
+			mask |= 1 << bit
+			n++
+		}
+	}
+	set(bitRun, !f.Run.IsZero())
+	set(bitKey, f.Key != KeyID{})
+	set(bitPeer, f.Peer != KeyID{})
+	for i, v := range nums {
+		set(bitNumbers+i, v != 0)
+	}
+	for i, s := range texts {
+		set(bitTexts+i, *s != "")
+	}
+	set(bitPayload, len(f.Payload) > 0)
+	set(bitStamp, f.Stamp != nil)
+	return mask, n
+}
+
+// encodeFields writes the array of a kind and its fields.
+func encodeFields(e *msgpack.Encoder, kind uint8, f *Fields) error {
+	nums, texts := f.numbers(), f.texts()
+	mask, n := f.mask(&nums, &texts)
+	w := writer{e: e}
+	w.array(3 + n)
+	w.number(int64(kind))
+	w.number(codecVersion)
+	w.number(int64(mask))
+	if mask&(1<<bitRun) != 0 {
+		w.bytes(f.Run[:])
+	}
+	if mask&(1<<bitKey) != 0 {
+		w.key(&f.Key)
+	}
+	if mask&(1<<bitPeer) != 0 {
+		w.key(&f.Peer)
+	}
+	for _, v := range nums {
+		if v != 0 {
+			w.number(v)
+		}
+	}
+	for _, s := range texts {
+		if *s != "" {
+			w.text(*s)
+		}
+	}
+	if len(f.Payload) > 0 {
+		w.bytes(f.Payload)
+	}
+	if f.Stamp != nil {
+		w.stamp(f.Stamp)
+	}
+	return w.err
+}
+
+// EncodeMsgpack writes the record; it implements msgpack.CustomEncoder and is
+// called directly on an owned encoder, which allocates nothing.
+func (r *Record) EncodeMsgpack(e *msgpack.Encoder) error {
+	return encodeFields(e, uint8(r.Kind), &r.Fields)
+}
+
+// EncodeMsgpack writes the input; it implements msgpack.CustomEncoder.
+func (in *Input) EncodeMsgpack(e *msgpack.Encoder) error {
+	return encodeFields(e, uint8(in.Kind), &in.Fields)
+}
+
+// Writer collects records as the body of one entry. It is reused: Reset it
+// before each entry. The zero value is not usable; see NewWriter.
+type Writer struct {
+	buf bytes.Buffer
+	enc *msgpack.Encoder
+}
+
+// NewWriter makes an empty Writer for one goroutine.
+func NewWriter() *Writer {
+	w := new(Writer)
+	w.enc = msgpack.NewEncoder(&w.buf)
+	w.enc.UseCompactInts(true)
+	w.Reset()
+	return w
+}
+
+// entryVersion is the first byte of an entry's body.
+const entryVersion = 1
+
+// Reset forgets what was collected.
+func (w *Writer) Reset() {
+	w.buf.Reset()
+	w.buf.WriteByte(entryVersion)
+}
+
+// Record appends one record.
+func (w *Writer) Record(r *Record) {
+	if err := r.EncodeMsgpack(w.enc); err != nil {
+		panic("flow: a buffer refused bytes: " + err.Error()) // it grows or panics by itself
+	}
+}
+
+// Input appends one input; a body of inputs is read with Reader.Input.
+func (w *Writer) Input(in *Input) {
+	if err := in.EncodeMsgpack(w.enc); err != nil {
+		panic("flow: a buffer refused bytes: " + err.Error())
+	}
+}
+
+// Len is the size of the body so far, in bytes.
+func (w *Writer) Len() int { return w.buf.Len() }
+
+// Bytes is a copy of the body, for its new owner.
+func (w *Writer) Bytes() []byte { return bytes.Clone(w.buf.Bytes()) }
+
+// Truncate cuts the body back to an earlier Len.
+func (w *Writer) Truncate(n int) { w.buf.Truncate(n) }

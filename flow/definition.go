@@ -1,0 +1,190 @@
+package flow
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Definition is one accepted declaration of a workflow: integers and strings
+// only. It is never changed once made.
+type Definition struct {
+	Workflow  string
+	Version   string
+	Rank      int64 // see RankOf
+	Rules     []Rule
+	Lease     Span
+	Attempts  int64 // failures after which a run is failed for good
+	Backoff   Span
+	GatesHash string
+	Hash      string // of everything that shapes a run but its gates (D4.6)
+	At        Instant
+}
+
+// Same says whether two definitions declare the same thing.
+func (d *Definition) Same(o *Definition) bool {
+	return d.Version == o.Version && d.GatesHash == o.GatesHash && d.Hash == o.Hash &&
+		d.Lease == o.Lease && d.Backoff == o.Backoff
+}
+
+// Seal fills the hashes in.
+func (d *Definition) Seal() {
+	d.GatesHash = GatesHash(d.Rules)
+	// A fixed order of fields; what isn't served yet stands as null, so that the
+	// hash changes only with what is declared.
+	shape, err := json.Marshal([]any{
+		"name", d.Workflow, "steps", nil, "max_attempts", d.Attempts, "definition_version", d.Version, "budget", nil,
+	})
+	if err != nil {
+		panic("flow: strings and integers are not JSON: " + err.Error())
+	}
+	sum := sha256.Sum256(shape)
+	d.Hash = hex.EncodeToString(sum[:])
+}
+
+// RankOf is the version_rank of a version that is the seen-th of its workflow: a
+// version that is a whole number is its own rank, any other has the order in
+// which it was first seen (P83).
+func RankOf(version string, seen int64) int64 {
+	if n, err := strconv.ParseUint(version, 10, 31); err == nil {
+		return int64(n)
+	}
+	return seen
+}
+
+// CompareVersions orders two versions of a workflow: as dotted numbers when both
+// are, else by rank (P83).
+func CompareVersions(a, b *Definition) int {
+	x, okx := dotted(a.Version)
+	y, oky := dotted(b.Version)
+	if okx && oky {
+		return slices.Compare(x, y)
+	}
+	return cmp.Compare(a.Rank, b.Rank)
+}
+
+func dotted(version string) ([]uint64, bool) {
+	parts := strings.Split(version, ".")
+	out := make([]uint64, len(parts))
+	for i, p := range parts {
+		n, err := strconv.ParseUint(p, 10, 63)
+		if err != nil {
+			return nil, false
+		}
+		out[i] = n
+	}
+	return out, true
+}
+
+// Keys are key values that a caller resolved itself, by gate; nil means "not
+// given".
+type Keys struct {
+	Limit, Rate *string
+}
+
+func (k Keys) of(kind GateKind) *string {
+	if kind == GateLimit {
+		return k.Limit
+	}
+	return k.Rate
+}
+
+// Stamp resolves the definition's keys over params (P12, P13, P16). A function
+// key must come in given: without it a submit by name can't know the key (P20).
+// Error: *FieldError.
+func (d *Definition) Stamp(params []byte, given Keys) (*Stamp, error) {
+	s := &Stamp{Version: d.Version, VersionRank: d.Rank}
+	if len(d.Rules) > 0 {
+		s.Gates = make([]Gate, 0, len(d.Rules))
+	}
+	for _, r := range d.Rules {
+		key, err := r.resolve(params, given.of(r.Kind))
+		if err != nil {
+			return nil, err
+		}
+		if n := len(s.Gates); n > 0 && s.Gates[n-1].Key == key {
+			key = s.Gates[n-1].Key // one copy of the text
+		}
+		s.Gates = append(s.Gates, Gate{
+			Kind: r.Kind, KeyName: r.Key.Text(), Key: key, Max: r.Max, Interval: r.Interval, Burst: r.Burst,
+		})
+	}
+	return s, nil
+}
+
+func (r *Rule) resolve(params []byte, given *string) (string, error) {
+	field := "stamp.keys." + r.Kind.String()
+	switch {
+	case given != nil && !r.Key.IsFunction():
+		return "", misconfigured(field, "must not be given: the "+r.Kind.String()+"'s key is the parameter "+strconv.Quote(r.Key.Name))
+	case given != nil:
+		return *given, CheckKey(field, *given)
+	case r.Key.IsFunction():
+		return "", misconfigured(field, "must be given: the "+r.Kind.String()+"'s key is the function "+
+			strconv.Quote(r.Key.Function)+", which only the workflow's code can compute")
+	}
+	return r.Key.Resolve(params)
+}
+
+// encode and decode write a definition as one msgpack array; Payload of
+// RecDeclared holds it.
+func (d *Definition) encode(w *writer) {
+	w.array(10)
+	w.number(codecVersion)
+	w.text(d.Workflow)
+	w.text(d.Version)
+	w.number(d.Rank)
+	w.number(int64(d.Lease))
+	w.number(d.Attempts)
+	w.number(int64(d.Backoff))
+	w.number(int64(d.At))
+	w.text(d.Hash)
+	w.array(len(d.Rules))
+	for i := range d.Rules {
+		r := &d.Rules[i]
+		w.array(6)
+		w.number(int64(r.Kind))
+		w.text(r.Key.Name)
+		w.text(r.Key.Function)
+		w.number(r.Max)
+		w.number(int64(r.Interval))
+		w.number(r.Burst)
+	}
+}
+
+// Definition appends one definition; a body of them is read with
+// Reader.Definition.
+func (w *Writer) Definition(d *Definition) {
+	p := writer{e: w.enc}
+	d.encode(&p)
+	if p.err != nil {
+		panic("flow: a buffer refused bytes: " + p.err.Error())
+	}
+}
+
+// Definition reads the next definition. Error: ErrCodec.
+func (r *Reader) Definition() (*Definition, error) {
+	n := r.array(10)
+	if v := r.number(); r.err == nil && (n != 10 || v != codecVersion) {
+		return nil, undecodable("a definition has %d parts and version %d", n, v)
+	}
+	d := &Definition{
+		Workflow: r.text(true), Version: r.text(true), Rank: r.number(), Lease: Span(r.number()),
+		Attempts: r.number(), Backoff: Span(r.number()), At: Instant(r.number()), Hash: r.text(false),
+	}
+	d.Rules = make([]Rule, r.array(2))
+	for i := range d.Rules {
+		k := &d.Rules[i]
+		if n := r.array(6); r.err == nil && n != 6 {
+			r.fail(undecodable("a rule has %d parts", n))
+		}
+		k.Kind, k.Key.Name, k.Key.Function = GateKind(r.number()), r.text(true), r.text(true)
+		k.Max, k.Interval, k.Burst = r.number(), Span(r.number()), r.number()
+	}
+	d.GatesHash = GatesHash(d.Rules)
+	return d, r.err
+}

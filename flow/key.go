@@ -1,0 +1,152 @@
+package flow
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/tidwall/gjson"
+)
+
+// KeyText turns the value of a parameter into the text of a key (P60): a string
+// is itself, an integer its decimal digits, a bool true or false, null the empty
+// text, and everything else its canonical JSON. So 1 and "1" share a key.
+func KeyText(raw []byte) (string, error) {
+	v := gjson.ParseBytes(raw)
+	switch v.Type {
+	case gjson.Null:
+		return "", nil
+	case gjson.String:
+		return v.Str, nil
+	case gjson.True:
+		return "true", nil
+	case gjson.False:
+		return "false", nil
+	case gjson.Number:
+		return numberText(v.Raw)
+	default:
+		return canonical(raw)
+	}
+}
+
+// numberText keeps the digits of a plain integer, however long, and brings every
+// other number to the shortest form: 1.0 and 1e0 are the integer 1.
+func numberText(raw string) (string, error) {
+	if raw == "-0" {
+		return "0", nil
+	}
+	if !strings.ContainsAny(raw, ".eE") {
+		return raw, nil
+	}
+	f, err := strconv.ParseFloat(raw, 64)
+	if err != nil {
+		return "", Invalid("params", "must hold numbers that fit a 64-bit float")
+	}
+	if f == float64(int64(f)) && f > -1e15 && f < 1e15 {
+		return strconv.FormatInt(int64(f), 10), nil
+	}
+	b, err := json.Marshal(f)
+	return string(b), err
+}
+
+// canonical is compact JSON with sorted keys and no HTML escapes.
+func canonical(raw []byte) (string, error) {
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber()
+	var v any
+	if err := dec.Decode(&v); err != nil {
+		return "", Invalid("params", "must be JSON")
+	}
+	var b bytes.Buffer
+	if err := appendCanonical(&b, v); err != nil {
+		return "", err
+	}
+	return b.String(), nil
+}
+
+func appendCanonical(b *bytes.Buffer, v any) error {
+	switch v := v.(type) {
+	case json.Number:
+		s, err := numberText(v.String())
+		b.WriteString(s)
+		return err
+	case []any:
+		return appendList(b, len(v), func(i int) error { return appendCanonical(b, v[i]) }, "[]")
+	case map[string]any:
+		keys := slices.Sorted(maps.Keys(v)) // no order of iteration may be seen
+		return appendList(b, len(keys), func(i int) error {
+			if err := appendText(b, keys[i]); err != nil {
+				return err
+			}
+			b.WriteByte(':')
+			return appendCanonical(b, v[keys[i]])
+		}, "{}")
+	case string:
+		return appendText(b, v)
+	default:
+		raw, err := json.Marshal(v) // null, true, false
+		b.Write(raw)
+		return err
+	}
+}
+
+func appendList(b *bytes.Buffer, n int, item func(int) error, brackets string) error {
+	b.WriteByte(brackets[0])
+	for i := range n {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		if err := item(i); err != nil {
+			return err
+		}
+	}
+	b.WriteByte(brackets[1])
+	return nil
+}
+
+func appendText(b *bytes.Buffer, s string) error {
+	enc := json.NewEncoder(b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(s); err != nil {
+		return err
+	}
+	b.Truncate(b.Len() - 1) // the encoder ends with a newline
+	return nil
+}
+
+// Resolve is the key of params under a source that is a parameter name. A
+// missing parameter resolves to "" (P13). params must be a JSON object. Of a
+// name that stands twice the last counts, as everywhere in Go's JSON. Error:
+// *FieldError when the value is over MaxKeyBytes.
+func (k KeySource) Resolve(params []byte) (string, error) {
+	var raw string
+	gjson.ParseBytes(params).ForEach(func(name, value gjson.Result) bool {
+		if name.Str == k.Name {
+			raw = value.Raw
+		}
+		return true
+	})
+	if raw == "" {
+		return "", nil
+	}
+	text, err := KeyText([]byte(raw))
+	if err != nil {
+		return "", err
+	}
+	return text, CheckKey("params."+k.Name, text)
+}
+
+// CheckKey refuses a key value that is too long or not UTF-8. Error: *FieldError.
+func CheckKey(field, text string) error {
+	if len(text) > MaxKeyBytes {
+		return Invalid(field, "must be at most 1024 bytes when used as a key")
+	}
+	if !utf8.ValidString(text) {
+		return Invalid(field, "must be UTF-8 when used as a key")
+	}
+	return nil
+}

@@ -1,0 +1,118 @@
+package wire
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+
+	"github.com/pyrula/pyrula-node/flow"
+)
+
+// Definition checks a declaration of the workflow name and turns it into the
+// integers that are kept (P57). Rank and At are the registry's to fill in. Error:
+// *flow.FieldError of flow.ErrConfiguration that names the first bad field.
+func (d *Declaration) Definition(name string) (*flow.Definition, error) {
+	if err := flow.CheckWorkflowName(name); err != nil {
+		return nil, err
+	}
+	if d.Version != "" && !flow.ValidName(d.Version) {
+		return nil, refuse("version", `must be "" or `+flow.NameRule)
+	}
+	for _, later := range []struct {
+		field string
+		value json.RawMessage
+	}{{"trigger", d.Trigger}, {"budget", d.Budget}, {"kafka", d.Kafka}} {
+		if len(later.value) > 0 && string(later.value) != "null" {
+			return nil, refuse(later.field, "must be left out: this version does not serve it yet")
+		}
+	}
+	def := &flow.Definition{Workflow: name, Version: d.Version, Attempts: flow.DefaultAttempts}
+	if err := d.rules(def); err != nil {
+		return nil, err
+	}
+	if d.MaxAttempts != nil {
+		def.Attempts = *d.MaxAttempts
+	}
+	if def.Attempts < 1 || def.Attempts > flow.MaxAttempts {
+		return nil, refuse("max_attempts", fmt.Sprintf("must be an integer from 1 to %d", flow.MaxAttempts))
+	}
+	var err error
+	if def.Backoff, err = span("retry_backoff_seconds", d.RetryBackoffSeconds, bounds{0, flow.MaxBackoff, flow.DefaultBackoff}); err != nil {
+		return nil, err
+	}
+	if def.Lease, err = span("lease_seconds", d.LeaseSeconds, bounds{flow.MinLease, flow.MaxLease, flow.DefaultLease}); err != nil {
+		return nil, err
+	}
+	def.Seal()
+	return def, nil
+}
+
+func (d *Declaration) rules(def *flow.Definition) error {
+	if d.Limit != nil {
+		l := flow.Limit{Key: d.Limit.Key.Source(), Max: d.Limit.Max}
+		if err := l.Validate("limit"); err != nil {
+			return err
+		}
+		def.Rules = append(def.Rules, flow.RuleOfLimit(l))
+	}
+	if d.Rate != nil {
+		r := flow.Rate{Key: d.Rate.Key.Source(), PerSecond: d.Rate.PerSecond}
+		if d.Rate.Burst != nil {
+			if r.Burst = *d.Rate.Burst; r.Burst < 1 {
+				return refuse("rate.burst", "must be an integer of at least 1")
+			}
+		}
+		if err := r.Validate("rate"); err != nil {
+			return err
+		}
+		def.Rules = append(def.Rules, flow.RuleOfRate(r))
+	}
+	return nil
+}
+
+type bounds struct{ least, most, byDefault flow.Span }
+
+func span(field string, seconds *float64, b bounds) (flow.Span, error) {
+	if seconds == nil {
+		return b.byDefault, nil
+	}
+	ns := math.Round(*seconds * float64(flow.Second))
+	if !(ns >= float64(b.least) && ns <= float64(b.most)) {
+		return 0, refuse(field, fmt.Sprintf("must be a number of seconds from %g to %g",
+			Seconds(b.least), Seconds(b.most)))
+	}
+	return flow.Span(ns), nil
+}
+
+// Seconds is a span as the wire carries it.
+func Seconds(s flow.Span) float64 { return float64(s) / float64(flow.Second) }
+
+func refuse(field, want string) error {
+	return &flow.FieldError{Kind: flow.ErrConfiguration, Field: field, Want: want}
+}
+
+// PoliciesOf are the declared gates of a definition, read back.
+func PoliciesOf(def *flow.Definition) (l *Limit, r *Rate) {
+	for _, rule := range def.Rules {
+		switch rule.Kind {
+		case flow.GateLimit:
+			l = &Limit{Key: KeyOf(rule.Key), Max: rule.Max}
+		case flow.GateRate:
+			r = &Rate{Key: KeyOf(rule.Key), PerSecond: flow.PerSecond(rule.Interval), Burst: &rule.Burst}
+		}
+	}
+	return l, r
+}
+
+// GatesOf are stamped gates on the wire; never null.
+func GatesOf(s *flow.Stamp) []Gate {
+	out := make([]Gate, 0, len(s.Gates))
+	for _, g := range s.Gates {
+		w := Gate{Kind: g.Kind.String(), KeyName: g.KeyName, Key: g.Key, Max: g.Max, Burst: g.Burst}
+		if g.Kind == flow.GateRate {
+			w.PerSecond = flow.PerSecond(g.Interval)
+		}
+		out = append(out, w)
+	}
+	return out
+}

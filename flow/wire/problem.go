@@ -1,0 +1,42 @@
+package wire
+
+import "fmt"
+
+// Problem is an RFC 9457 problem document: the body of every refusal.
+type Problem struct {
+	Type         string `json:"type"`
+	Title        string `json:"title"`
+	Status       int    `json:"status"`
+	Detail       string `json:"detail"`
+	Code         string `json:"code"`
+	Field        string `json:"field,omitempty"` // the field that is refused, where one is
+	RunID        string `json:"run_id,omitempty"`
+	Key          string `json:"key,omitempty"`
+	Gate         string `json:"gate,omitempty"`
+	RetryAfterMS int64  `json:"retry_after_ms,omitempty"`
+}
+
+// Error is "stale_fence: detail", so a Problem can travel as an error.
+func (p *Problem) Error() string { return fmt.Sprintf("%s: %s", p.Code, p.Detail) }
+
+// The codes of problems. They are only ever added to.
+const (
+	CodeConfiguration   = "configuration_error"
+	CodeInvalid         = "invalid_argument"
+	CodeUnknownField    = "unknown_field"
+	CodeMalformed       = "malformed_body"
+	CodeTooLarge        = "body_too_large"
+	CodeUnknownRun      = "unknown_run"
+	CodeUnknownWorkflow = "unknown_workflow"
+	CodeNotFound        = "not_found"
+	CodeMethod          = "method_not_allowed"
+	CodeNotDeclared     = "not_declared"
+	CodeStaleFence      = "stale_fence"
+	CodeRunEnded        = "run_ended"
+	CodeOverloaded      = "overloaded"
+	CodeNotReady        = "not_ready"
+	CodeOutcomeUnknown  = "outcome_unknown"
+	CodeNotSupported    = "not_supported"
+	CodeMediaType       = "unsupported_media_type"
+	CodeInternal        = "internal"
+)
