@@ -1,0 +1,5 @@
+//go:build race
+
+package tidy
+
+var raceFlag = []string{"-race"}
