@@ -1,0 +1,253 @@
+package persistence
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	iofs "io/fs"
+	"path/filepath"
+	"slices"
+
+	"github.com/pyrula/pyrula-node/persistence/engine"
+	"github.com/pyrula/pyrula-node/persistence/vfs"
+)
+
+const (
+	manifestName   = "manifest.json"
+	manifestFormat = 1
+	// manifestBytesMax bounds the file: 65,536 shards would need less.
+	manifestBytesMax = 64 << 20
+	// snapshotsKept is the number of snapshots of a shard that are kept: the newest,
+	// and the one before it for the case that the newest is damaged.
+	snapshotsKept = 2
+)
+
+// ErrNoManifest is returned for a data directory that holds a journal or snapshots
+// but no manifest: whatever was lost with it can't be missed otherwise.
+var ErrNoManifest = errors.New("persistence: data directory has a journal but no manifest.json")
+
+// MismatchError says that a data directory belongs to another node or cluster, or
+// was made with other numbers, than the configuration says.
+type MismatchError struct {
+	Dir   string
+	Field string // key in manifest.json
+	Have  string // in the directory
+	Want  string // in the configuration
+}
+
+// Error names the directory and both values.
+func (e *MismatchError) Error() string {
+	return fmt.Sprintf("data directory %s has %s %s, the configuration says %s", e.Dir, e.Field, e.Have, e.Want)
+}
+
+// manifest is what the data directory knows about itself. It is written whole,
+// under a temporary name, and renamed.
+type manifest struct {
+	Format     int           `json:"format"`
+	Node       engine.NodeID `json:"node_id"`
+	Cluster    string        `json:"cluster_id"`
+	Shards     int           `json:"shards"`
+	Partitions int           `json:"partitions"`
+	// Boot counts the lives of the node. It is raised and durable before a life
+	// appends, so that no two lives share an epoch.
+	Boot uint64 `json:"boot"`
+	// MinIndex is the lowest frame that recovery needs; what stands before it may
+	// be deleted.
+	MinIndex uint64 `json:"min_index"`
+	// Durable is a frame that was on disk when this manifest was written: a journal
+	// that ends before it has lost something.
+	Durable uint64 `json:"durable_index"`
+	// Snapshots of each shard, at most snapshotsKept, the newest first.
+	Snapshots []snapshotRef `json:"snapshots"`
+}
+
+// snapshotRef names a published snapshot.
+type snapshotRef struct {
+	Shard engine.ShardID `json:"shard"`
+	// Epoch and Seq are the boundary: the last entry that the snapshot holds.
+	Epoch engine.Epoch `json:"epoch"`
+	Seq   engine.Seq   `json:"seq"`
+	Pos   engine.Pos   `json:"pos"`
+	// Wall is the Wall of that entry, or of a later one that stands in the journal.
+	Wall int64 `json:"wall"`
+	// Index is a frame up to which the snapshot holds every entry of the shard.
+	Index uint64 `json:"index"`
+	Bytes int64  `json:"bytes"`
+}
+
+// fileName is the name under snapshots/. The index makes it unique: a shard at
+// rest has the same position in two snapshots.
+func (r snapshotRef) fileName() string {
+	return fmt.Sprintf("shard-%05d-epoch-%d-pos-%d-at-%d%s", r.Shard, r.Epoch, r.Pos, r.Index, snapshotSuffix)
+}
+
+// of lists the snapshots of one shard, the newest first.
+func (m *manifest) of(s engine.ShardID) []snapshotRef {
+	var out []snapshotRef
+	for _, r := range m.Snapshots {
+		if r.Shard == s {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// with is the manifest with a new newest snapshot of its shard; what it pushes
+// out is left out. MinIndex follows from the older snapshot of each shard: a
+// shard that hasn't got two keeps the whole journal.
+func (m *manifest) with(ref snapshotRef) manifest {
+	next := *m
+	next.Snapshots = nil
+	need := ref.Index
+	for s := range m.Shards {
+		refs := m.of(engine.ShardID(s))
+		if engine.ShardID(s) == ref.Shard {
+			refs = append([]snapshotRef{ref}, refs...)
+			refs = refs[:min(len(refs), snapshotsKept)]
+		}
+		next.Snapshots = append(next.Snapshots, refs...)
+		if len(refs) < snapshotsKept {
+			need = 0
+			continue
+		}
+		need = min(need, refs[len(refs)-1].Index)
+	}
+	next.MinIndex = max(m.MinIndex, need+1)
+	return next
+}
+
+// holds says whether the manifest names a snapshot file.
+func (m *manifest) holds(name string) bool {
+	return slices.ContainsFunc(m.Snapshots, func(r snapshotRef) bool { return r.fileName() == name })
+}
+
+// bounds is what the manifest says about the journal.
+func (m *manifest) bounds() scanBounds {
+	return scanBounds{need: m.MinIndex, durable: m.Durable, epoch: m.Boot}
+}
+
+// snapshotBytes is the size of all newest snapshots, and of the largest one.
+func (m *manifest) snapshotBytes() (total, largest int64) {
+	seen := make(map[engine.ShardID]bool)
+	for _, r := range m.Snapshots {
+		if !seen[r.Shard] {
+			seen[r.Shard] = true
+			total += r.Bytes
+			largest = max(largest, r.Bytes)
+		}
+	}
+	return total, largest
+}
+
+// manifestFile is the file's outer shape: the checksum is over the compact bytes
+// of the manifest, so that the file can be indented for people.
+type manifestFile struct {
+	Sum      string          `json:"crc32c"`
+	Manifest json.RawMessage `json:"manifest"`
+}
+
+func (m *manifest) encode() ([]byte, error) {
+	inner, err := json.Marshal(m)
+	if err != nil {
+		return nil, err
+	}
+	outer, err := json.MarshalIndent(manifestFile{
+		Sum:      fmt.Sprintf("%08x", crc32.Checksum(inner, castagnoli)),
+		Manifest: inner,
+	}, "", "  ")
+	return append(outer, '\n'), err
+}
+
+// write makes the manifest durable.
+func (m *manifest) write(fs vfs.FS, dir string) error {
+	data, err := m.encode()
+	if err != nil {
+		return fmt.Errorf("encode manifest: %w", err)
+	}
+	if err := writeFile(fs, filepath.Join(dir, manifestName), data); err != nil {
+		return fmt.Errorf("write manifest: %w", err)
+	}
+	return nil
+}
+
+// readManifest reads and checks the manifest of a directory. A missing one is
+// iofs.ErrNotExist.
+func readManifest(fs vfs.FS, dir string) (*manifest, error) {
+	path := filepath.Join(dir, manifestName)
+	data, err := readFile(fs, path, manifestBytesMax)
+	if err != nil {
+		return nil, err
+	}
+	m, err := decodeManifest(data)
+	if errors.Is(err, ErrNewerFormat) {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if err != nil {
+		return nil, &DamageError{File: path, Offset: 0, Expected: "a whole manifest", Found: err.Error()}
+	}
+	return m, nil
+}
+
+func decodeManifest(data []byte) (*manifest, error) {
+	var outer manifestFile
+	if err := json.Unmarshal(data, &outer); err != nil {
+		return nil, err
+	}
+	var inner bytes.Buffer
+	if err := json.Compact(&inner, outer.Manifest); err != nil {
+		return nil, err
+	}
+	if sum := fmt.Sprintf("%08x", crc32.Checksum(inner.Bytes(), castagnoli)); sum != outer.Sum {
+		return nil, fmt.Errorf("checksum %s, stored %q", sum, outer.Sum)
+	}
+	m := new(manifest)
+	if err := json.Unmarshal(inner.Bytes(), m); err != nil {
+		return nil, err
+	}
+	if m.Format != manifestFormat {
+		return nil, fmt.Errorf("manifest format %d: %w", m.Format, ErrNewerFormat)
+	}
+	return m, nil
+}
+
+// loadManifest reads the manifest of a directory and compares it with what the
+// configuration says, or makes the first one of an empty directory.
+func loadManifest(fs vfs.FS, dir string, want manifest) (*manifest, error) {
+	have, err := readManifest(fs, dir)
+	if errors.Is(err, iofs.ErrNotExist) {
+		return freshManifest(fs, dir, want)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range []struct{ field, have, want string }{
+		{"node_id", string(have.Node), string(want.Node)},
+		{"cluster_id", have.Cluster, want.Cluster},
+		{"shards", fmt.Sprint(have.Shards), fmt.Sprint(want.Shards)},
+		{"partitions", fmt.Sprint(have.Partitions), fmt.Sprint(want.Partitions)},
+	} {
+		if f.have != f.want {
+			return nil, &MismatchError{Dir: dir, Field: f.field, Have: f.have, Want: f.want}
+		}
+	}
+	return have, nil
+}
+
+func freshManifest(fs vfs.FS, dir string, want manifest) (*manifest, error) {
+	for _, sub := range []string{journalDir, snapshotDir} {
+		infos, err := fs.ReadDir(filepath.Join(dir, sub))
+		if err != nil && !errors.Is(err, iofs.ErrNotExist) {
+			return nil, fmt.Errorf("look for a journal: %w", err)
+		}
+		if len(infos) > 0 {
+			return nil, fmt.Errorf("%s: %w", dir, ErrNoManifest)
+		}
+	}
+	want.Format, want.MinIndex = manifestFormat, 1
+	if err := want.write(fs, dir); err != nil {
+		return nil, err
+	}
+	return &want, nil
+}
