@@ -1,0 +1,187 @@
+package keyactor
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/vmihailenco/msgpack/v5"
+
+	"github.com/pyrula/pyrula-node/flow"
+)
+
+// A key in a snapshot is what can't be read from its runs:
+//
+//	[ version, workflow, value, kind,
+//	  bucket, shown interval, shown burst, shown max,
+//	  [ [run, order, since, marks], ... ],                           wants of this home
+//	  [ [run, order, peer value, interval, burst, marks], ... ] ]    wants at this key
+//
+// The queue and the holders follow from the runs; see Adopt.
+const (
+	snapshotVersion = 1
+	snapshotFields  = 10
+	askFields       = 4
+	wantFields      = 6
+
+	markAwake    = 1
+	markReserved = 2
+	marksKnown   = markAwake | markReserved
+)
+
+// MaxMarks bounds the wants of one key in a snapshot, of each side.
+const MaxMarks = 1 << 24
+
+// ErrSnapshot says that bytes are no key that this build can read: damage, or a
+// newer format.
+var ErrSnapshot = errors.New("keyactor: can't decode a key")
+
+// EncodeMsgpack writes the key's part of a snapshot; it implements
+// msgpack.CustomEncoder. Error: the writer's.
+func (k *Key) EncodeMsgpack(e *msgpack.Encoder) error {
+	w := writer{e: e}
+	w.array(snapshotFields)
+	w.number(snapshotVersion)
+	w.text(k.id.Workflow)
+	w.text(k.id.Value)
+	w.number(int64(k.id.Kind))
+	w.number(int64(k.tat))
+	w.number(int64(k.shown.rate.interval))
+	w.number(k.shown.rate.burst)
+	w.number(k.shown.max)
+	w.array(k.asks.len())
+	k.asks.each(func(a *ask) bool {
+		w.array(askFields)
+		w.run(a.run)
+		w.number(int64(a.order))
+		w.number(int64(a.since))
+		w.number(marks(a.awake, a.reserved))
+		return true
+	})
+	w.array(k.wants.len())
+	k.wants.each(func(v *want) bool {
+		w.array(wantFields)
+		w.run(v.run)
+		w.number(int64(v.order))
+		w.text(v.peer.Value)
+		w.number(int64(v.rate.interval))
+		w.number(v.rate.burst)
+		w.number(marks(v.awake, false))
+		return true
+	})
+	return w.err
+}
+
+// DecodeMsgpack makes k the key that was written, without its runs: the caller
+// gives them to Adopt next. It implements msgpack.CustomDecoder. Error:
+// ErrSnapshot; then k is not to be used.
+func (k *Key) DecodeMsgpack(d *msgpack.Decoder) error {
+	r := reader{d: d}
+	*k = Key{}
+	r.array(snapshotFields, snapshotFields)
+	if v := r.number(); r.err == nil && v != snapshotVersion {
+		return fmt.Errorf("%w: format %d, this build knows %d", ErrSnapshot, v, snapshotVersion)
+	}
+	k.id.Workflow = r.text()
+	k.id.Value = r.text()
+	k.id.Kind = flow.KeyKind(r.between(0, int64(flow.KeyUngated)))
+	k.tat = flow.Instant(r.between(0, int64(flow.MaxInstant)))
+	k.shown.rate.interval = flow.Span(r.between(0, int64(flow.MaxInterval)))
+	k.shown.rate.burst = r.between(0, flow.MaxBurst)
+	k.shown.max = r.between(0, flow.MaxLimit)
+	for n := r.array(0, MaxMarks); n > 0 && r.err == nil; n-- {
+		k.decodeAsk(&r)
+	}
+	for n := r.array(0, MaxMarks); n > 0 && r.err == nil; n-- {
+		k.decodeWant(&r)
+	}
+	if r.err != nil {
+		return fmt.Errorf("%w: %w", ErrSnapshot, r.err)
+	}
+	return nil
+}
+
+func (k *Key) decodeAsk(r *reader) {
+	r.array(askFields, askFields)
+	a := new(ask)
+	a.run = r.run()
+	a.order = flow.Instant(r.number())
+	a.since = flow.Instant(r.between(0, int64(flow.MaxInstant)))
+	m := r.between(0, marksKnown)
+	a.awake, a.reserved = m&markAwake != 0, m&markReserved != 0
+	if r.err != nil {
+		return
+	}
+	if k.asks.of(a.run) != nil {
+		r.fail("two wants of run %v", a.run)
+		return
+	}
+	if a.reserved {
+		k.used++
+	}
+	k.addAsk(a)
+}
+
+func (k *Key) decodeWant(r *reader) {
+	r.array(wantFields, wantFields)
+	w := new(want)
+	w.run = r.run()
+	w.order = flow.Instant(r.number())
+	w.peer = flow.KeyID{Workflow: k.id.Workflow, Value: r.text()}
+	w.rate.interval = flow.Span(r.between(1, int64(flow.MaxInterval)))
+	w.rate.burst = r.between(1, flow.MaxBurst)
+	w.awake = r.between(0, markAwake) != 0
+	if r.err != nil {
+		return
+	}
+	if k.wants.of(w.run) != nil {
+		r.fail("two wants of run %v", w.run)
+		return
+	}
+	shown := k.shown
+	k.setWant(w)
+	k.shown = shown
+}
+
+// Adopted is a run that belongs to the key, as the run itself remembers it.
+type Adopted struct {
+	Run     flow.RunID
+	Order   flow.Instant
+	Stamp   *flow.Stamp
+	Started bool        // it was admitted earlier in its life
+	Fence   uint64      // of its holder, for the last two statuses
+	Status  flow.Status // StatusQueued, StatusExecuting, or StatusTerminated for a hold that isn't freed yet
+}
+
+// Adopt gives a decoded key one of its runs back. Each run is adopted once, in any
+// order, and Check holds once all are. A run of another status isn't here.
+func (k *Key) Adopt(a Adopted) {
+	shown := k.shown
+	w := waiter{place: place{order: a.Order, run: a.Run}, stamp: a.Stamp, started: a.Started}
+	switch a.Status {
+	case flow.StatusQueued:
+		if mark := k.asks.of(a.Run); mark != nil {
+			mark.stamp = a.Stamp
+			if mark.awake {
+				break
+			}
+		}
+		k.enqueue(w)
+	case flow.StatusExecuting:
+		k.hold(w, a.Fence)
+	case flow.StatusTerminated:
+		k.hold(w, a.Fence)
+		k.terminate(a.Run, a.Fence)
+	}
+	k.shown = shown
+}
+
+func marks(awake, reserved bool) int64 {
+	m := int64(0)
+	if awake {
+		m |= markAwake
+	}
+	if reserved {
+		m |= markReserved
+	}
+	return m
+}
