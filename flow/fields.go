@@ -52,6 +52,9 @@ const (
 	FlagRepeat                      // the answer repeats an earlier one: nothing changed
 	FlagForfeited                   // a returned token could not be put back (R3)
 	FlagDropped                     // an unused want doesn't go back into the queue
+	FlagAbsolute                    // Until is a date, not the end of a span (R2)
+	FlagStarted                     // the run was admitted earlier in its life (P53)
+	FlagCredit                      // a unit of credit is at hand with a token
 )
 
 // Has says whether all of f are set.

@@ -47,10 +47,14 @@ type KeySource struct {
 // the key (P20).
 func (k KeySource) IsFunction() bool { return k.Function != "" }
 
+// functionPrefix tells functions from parameters in Text. No parameter that is a
+// key may begin with it, so that two sources never share a text.
+const functionPrefix = "function:"
+
 // Text is the source in one string, for comparing and showing gates (P82).
 func (k KeySource) Text() string {
 	if k.IsFunction() {
-		return "function:" + k.Function
+		return functionPrefix + k.Function
 	}
 	return k.Name
 }
@@ -63,6 +67,8 @@ func (k KeySource) validate(field string) error {
 		return misconfigured(field, "must be a parameter name or a function, not both")
 	case strings.HasPrefix(k.Name, "cel:"):
 		return misconfigured(field, `must be the name of a parameter or {"function": "label"}: expressions ("cel:") are not served by this version`)
+	case strings.HasPrefix(k.Name, functionPrefix):
+		return misconfigured(field, `must be the name of a parameter, or {"function": "label"}: "function:" is how a function's key is shown`)
 	case k.Name != "" && !ValidName(k.Name):
 		return misconfigured(field, "must be "+NameRule)
 	case k.Function != "" && !ValidName(k.Function):

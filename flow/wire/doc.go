@@ -18,8 +18,10 @@ const (
 	PathHeartbeats = "/v1/heartbeats"
 	PathKeys       = "/v1/keys"
 	PathNode       = "/v1/node"
+	PathProblems   = "/v1/problems"
 	PathLive       = "/livez"
 	PathReady      = "/readyz"
+	PathHealth     = "/healthz" // another name of PathLive
 	PathMetrics    = "/metrics"
 	PathOpenAPI    = "/openapi.json"
 )
@@ -40,4 +42,6 @@ const (
 	MaxWaitMillis = 30_000  // of a long poll; a longer wait is refused
 	MaxListLimit  = 500     // runs in one page of a list
 	MaxWorkflows  = 256     // workflows in one claim
+	// MaxCursorBytes bounds the cursor of a list, which nodes make and clients give back.
+	MaxCursorBytes = 4 << 10
 )

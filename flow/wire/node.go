@@ -25,8 +25,22 @@ type Node struct {
 	Recovery Recovery    `json:"recovery"`
 }
 
-// Ready answers GET /readyz: 200 when Ready, else 503.
+// Ready answers GET /readyz: 200 when Ready, else 503. Checks stand only when
+// ?verbose asks for them.
 type Ready struct {
-	Ready  bool   `json:"ready"`
+	Ready  bool         `json:"ready"`
+	Reason string       `json:"reason,omitempty"`
+	Checks []ReadyCheck `json:"checks,omitempty"`
+}
+
+// ReadyCheck is one thing that must hold before a node is ready.
+type ReadyCheck struct {
+	Name   string `json:"name"`
+	OK     bool   `json:"ok"`
 	Reason string `json:"reason,omitempty"`
+}
+
+// Live answers GET /livez: the process answers requests.
+type Live struct {
+	Live bool `json:"live"`
 }

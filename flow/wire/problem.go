@@ -2,18 +2,29 @@ package wire
 
 import "fmt"
 
-// Problem is an RFC 9457 problem document: the body of every refusal.
+// Problem is an RFC 9457 problem document: the body of every refusal. Type is a
+// reference relative to the node's address; GET on it answers a ProblemType.
 type Problem struct {
 	Type         string `json:"type"`
 	Title        string `json:"title"`
 	Status       int    `json:"status"`
 	Detail       string `json:"detail"`
 	Code         string `json:"code"`
+	Retryable    bool   `json:"retryable"`       // the same request again is safe and may be taken
 	Field        string `json:"field,omitempty"` // the field that is refused, where one is
 	RunID        string `json:"run_id,omitempty"`
 	Key          string `json:"key,omitempty"`
 	Gate         string `json:"gate,omitempty"`
 	RetryAfterMS int64  `json:"retry_after_ms,omitempty"`
+}
+
+// ProblemType answers GET /v1/problems/{code}: what the code means, whoever asks.
+type ProblemType struct {
+	Code      string `json:"code"`
+	Title     string `json:"title"`
+	Status    int    `json:"status"`
+	Retryable bool   `json:"retryable"`
+	Meaning   string `json:"meaning"` // for a person: what happened and what to do
 }
 
 // Error is "stale_fence: detail", so a Problem can travel as an error.
@@ -38,5 +49,8 @@ const (
 	CodeOutcomeUnknown  = "outcome_unknown"
 	CodeNotSupported    = "not_supported"
 	CodeMediaType       = "unsupported_media_type"
+	CodeServerBusy      = "server_busy"
+	CodeCrossOrigin     = "cross_origin"
+	CodeHost            = "misdirected_host"
 	CodeInternal        = "internal"
 )

@@ -63,10 +63,11 @@ type Run struct {
 
 // Result answers GET /v1/runs/{id}/result: 200 when ended, 202 before.
 type Result struct {
-	RunID  string          `json:"run_id"`
-	Status string          `json:"status"`
-	Result json.RawMessage `json:"result"`
-	Error  *RunError       `json:"error"`
+	RunID          string          `json:"run_id"`
+	RequestedRunID string          `json:"requested_run_id,omitempty"` // as in Run (P81)
+	Status         string          `json:"status"`
+	Result         json.RawMessage `json:"result"`
+	Error          *RunError       `json:"error"`
 }
 
 // Event is one entry of a run's own journal.

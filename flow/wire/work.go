@@ -118,11 +118,13 @@ type Suspend struct {
 }
 
 // Ended answers complete, fail and suspend; Runs stands only when a claim was
-// asked for.
+// asked for. A claim that fails doesn't undo the ending before it: then Runs is
+// empty and ClaimProblem says why.
 type Ended struct {
-	RunID  string   `json:"run_id"`
-	Status string   `json:"status"`
-	Runs   *[]Grant `json:"runs,omitempty"`
+	RunID        string   `json:"run_id"`
+	Status       string   `json:"status"`
+	Runs         *[]Grant `json:"runs,omitempty"`
+	ClaimProblem *Problem `json:"claim_problem,omitempty"`
 }
 
 // Completion is one entry of a batch of completions.
@@ -145,10 +147,12 @@ type CompleteResult struct {
 	Problem *Problem `json:"problem,omitempty"`
 }
 
-// CompleteBatchResult answers a batch of completions, in order.
+// CompleteBatchResult answers a batch of completions, in order. Runs and
+// ClaimProblem are those of Ended.
 type CompleteBatchResult struct {
-	Results []CompleteResult `json:"results"`
-	Runs    *[]Grant         `json:"runs,omitempty"`
+	Results      []CompleteResult `json:"results"`
+	Runs         *[]Grant         `json:"runs,omitempty"`
+	ClaimProblem *Problem         `json:"claim_problem,omitempty"`
 }
 
 // Stop is the body of POST /v1/runs/{id}/cancel and /terminate; it may be empty.
@@ -156,8 +160,10 @@ type Stop struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// Stopped answers cancel and terminate.
+// Stopped answers cancel and terminate. Changed is false when the run had ended, or
+// was asked to stop, before.
 type Stopped struct {
-	RunID  string `json:"run_id"`
-	Status string `json:"status"`
+	RunID   string `json:"run_id"`
+	Status  string `json:"status"`
+	Changed bool   `json:"changed"`
 }

@@ -1,0 +1,149 @@
+package flow
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func sampleDefinition() *Definition {
+	d := &Definition{
+		Workflow: "sync", Version: "2.1", Rank: 3, Lease: 30 * Second, Attempts: 3, Backoff: Second, At: 7,
+		Rules: []Rule{
+			{Kind: GateLimit, Key: byTenant, Max: 2},
+			{Kind: GateRate, Key: KeySource{Function: "region"}, Interval: 200 * Millisecond, Burst: 10},
+		},
+	}
+	d.Seal()
+	return d
+}
+
+// Fails when a definition doesn't come back from its bytes, with its hashes.
+func TestDefinitionRoundTrip(t *testing.T) {
+	bare := &Definition{Workflow: "w", Rules: []Rule{}}
+	bare.Seal()
+	for _, want := range []*Definition{sampleDefinition(), bare} {
+		w, r := NewWriter(), NewReader()
+		w.Definition(want)
+		if err := r.Reset(w.Bytes()); err != nil {
+			t.Fatal(err)
+		}
+		got, err := r.Definition()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" || r.More() {
+			t.Errorf("more %t (-want +got):\n%s", r.More(), diff)
+		}
+	}
+}
+
+// Fails when a cut definition is read, or one of another version.
+func TestDefinitionDamageIsRefused(t *testing.T) {
+	w, r := NewWriter(), NewReader()
+	w.Definition(sampleDefinition())
+	body := w.Bytes()
+	for n := 1; n < len(body); n++ {
+		err := r.Reset(body[:n])
+		if err == nil {
+			_, err = r.Definition()
+		}
+		if !errors.Is(err, ErrCodec) {
+			t.Fatalf("cut at %d: error %v", n, err)
+		}
+	}
+	body[2] = codecVersion + 1
+	if err := r.Reset(body); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Definition(); !errors.Is(err, ErrCodec) {
+		t.Errorf("a newer version: error %v", err)
+	}
+}
+
+// Fails when a stamp isn't what the definition says of these params (P12, P13, P16),
+// or a function's key is made up (P20).
+func TestP12P16P20DefinitionStamp(t *testing.T) {
+	d := sampleDefinition()
+	region := "eu"
+	got, err := d.Stamp([]byte(`{"tenant":"acme"}`), Keys{Rate: &region})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &Stamp{Version: "2.1", VersionRank: 3, Gates: []Gate{
+		{Kind: GateLimit, KeyName: "tenant", Key: "acme", Max: 2},
+		{Kind: GateRate, KeyName: "function:region", Key: "eu", Interval: 200 * Millisecond, Burst: 10},
+	}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("stamp (-want +got):\n%s", diff)
+	}
+	if s, err := d.Stamp([]byte(`{}`), Keys{Rate: &region}); err != nil || s.Gates[0].Key != "" {
+		t.Errorf("a missing parameter: %+v, error %v", s, err)
+	}
+	long := string(make([]byte, MaxKeyBytes+1))
+	for name, c := range map[string]struct {
+		keys  Keys
+		field string
+		kind  error
+	}{
+		"no function key":   {Keys{}, "stamp.keys.rate", ErrConfiguration},
+		"a parameter's key": {Keys{Limit: &region, Rate: &region}, "stamp.keys.limit", ErrConfiguration},
+		"too long":          {Keys{Rate: &long}, "stamp.keys.rate", ErrInvalid},
+	} {
+		_, err := d.Stamp([]byte(`{}`), c.keys)
+		if f, ok := errors.AsType[*FieldError](err); !ok || f.Field != c.field || !errors.Is(err, c.kind) {
+			t.Errorf("%s: error %v", name, err)
+		}
+	}
+	bare := &Definition{Version: "1", Rank: 1}
+	if s, err := bare.Stamp(nil, Keys{}); err != nil || cmp.Diff(&Stamp{Version: "1", VersionRank: 1}, s) != "" {
+		t.Errorf("no gates: %+v, error %v", s, err)
+	}
+}
+
+// Fails when versions rank otherwise than as dotted numbers, or else in the order in
+// which they were seen (P83).
+func TestP83VersionRank(t *testing.T) {
+	for _, c := range []struct {
+		a, b string
+		want int
+	}{
+		{"1", "2", -1}, {"2", "10", -1}, {"1.9", "1.10", -1}, {"1.2.3", "1.2", 1}, {"3", "3", 0},
+		{"beta", "alpha", -1}, {"alpha", "beta", 1}, {"", "beta", -1}, {"v1", "v10", -1},
+	} {
+		a := &Definition{Version: c.a, Rank: RankOf(c.a, 1)}
+		b := &Definition{Version: c.b, Rank: RankOf(c.b, 2)}
+		if c.want > 0 && c.a == "alpha" {
+			a.Rank, b.Rank = b.Rank, a.Rank // beta was seen first
+		}
+		if got := CompareVersions(a, b); got != c.want {
+			t.Errorf("%q against %q: %d, want %d", c.a, c.b, got, c.want)
+		}
+	}
+	for version, want := range map[string]int64{"7": 7, "": 5, "1.2": 5, "x": 5, "99999999999": 5, "-1": 5} {
+		if got := RankOf(version, 5); got != want {
+			t.Errorf("%q has rank %d, want %d", version, got, want)
+		}
+	}
+}
+
+// Fails when a change of what is declared isn't one, or none is.
+func TestP82DefinitionSame(t *testing.T) {
+	for name, change := range map[string]func(*Definition){
+		"version": func(d *Definition) { d.Version = "3" }, "lease": func(d *Definition) { d.Lease++ },
+		"attempts": func(d *Definition) { d.Attempts++ }, "backoff": func(d *Definition) { d.Backoff++ },
+		"gates": func(d *Definition) { d.Rules[0].Max++ }, "no gates": func(d *Definition) { d.Rules = nil },
+	} {
+		d := sampleDefinition()
+		change(d)
+		if d.Seal(); sampleDefinition().Same(d) {
+			t.Errorf("another %s is the same declaration", name)
+		}
+	}
+	d := sampleDefinition()
+	d.At, d.Rank = 99, 99
+	if !sampleDefinition().Same(d) {
+		t.Error("the same declared later is another declaration")
+	}
+}

@@ -1,0 +1,94 @@
+package flow
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// FuzzReader holds that no body makes the Reader panic, that every refusal is of the
+// family, and that what is read is written and read again the same.
+func FuzzReader(f *testing.F) {
+	f.Fuzz(func(t *testing.T, body []byte) {
+		records(t, body)
+		inputs(t, body)
+		definitions(t, body)
+	})
+}
+
+// parts reads as many parts of a body as there are; each must use up some of it.
+func parts(t *testing.T, body []byte, next func(*Reader) error) {
+	t.Helper()
+	r := NewReader()
+	err := r.Reset(body)
+	for n := 0; err == nil && r.More(); n++ {
+		if n > len(body) {
+			t.Fatalf("%d parts of %d bytes", n, len(body))
+		}
+		err = next(r)
+	}
+	if err != nil && !errors.Is(err, ErrCodec) {
+		t.Fatalf("error %v is of no family", err)
+	}
+}
+
+func records(t *testing.T, body []byte) {
+	parts(t, body, func(r *Reader) error {
+		var rec Record
+		if err := r.Record(&rec); err != nil {
+			return err
+		}
+		if len(rec.Payload) == 0 {
+			rec.Payload = nil
+		}
+		if again := decoded(t, encoded(rec)); !cmp.Equal(rec, again) {
+			t.Fatalf("read again (-first +second):\n%s", cmp.Diff(rec, again))
+		}
+		return nil
+	})
+}
+
+func inputs(t *testing.T, body []byte) {
+	parts(t, body, func(r *Reader) error {
+		var in Input
+		if err := r.Input(&in); err != nil {
+			return err
+		}
+		if len(in.Payload) == 0 {
+			in.Payload = nil
+		}
+		w := NewWriter()
+		w.Input(&in)
+		var again Input
+		if err := reading(t, w.Bytes()).Input(&again); err != nil || !cmp.Equal(in, again) {
+			t.Fatalf("read again: error %v (-first +second):\n%s", err, cmp.Diff(in, again))
+		}
+		return nil
+	})
+}
+
+func definitions(t *testing.T, body []byte) {
+	parts(t, body, func(r *Reader) error {
+		d, err := r.Definition()
+		if err != nil {
+			return err
+		}
+		w := NewWriter()
+		w.Definition(d)
+		if again, err := reading(t, w.Bytes()).Definition(); err != nil || !cmp.Equal(d, again) {
+			t.Fatalf("read again: error %v (-first +second):\n%s", err, cmp.Diff(d, again))
+		}
+		return nil
+	})
+}
+
+// reading is another Reader at the start of a body.
+func reading(t *testing.T, body []byte) *Reader {
+	t.Helper()
+	r := NewReader()
+	if err := r.Reset(body); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}

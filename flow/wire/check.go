@@ -1,0 +1,364 @@
+package wire
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+
+	"github.com/pyrula/pyrula-node/flow"
+)
+
+// Checks look at one request alone: names, bounds, what must stand and what isn't
+// served yet. They know no state, and they rely on the decoder for one thing: a
+// json.RawMessage is well-formed JSON. Every refusal is a *flow.FieldError that
+// names the field as the sender wrote it.
+
+// triggers are what a client may say about where its run comes from.
+var triggers = []string{"client", "case", "replay", "eval"}
+
+// statuses are what a list may be filtered by.
+var statuses = []string{
+	"queued", "executing", "suspended", "completed", "failed", "cancelled", "terminated", "continued",
+}
+
+// notServed refuses a field that is known and not served by this version.
+func notServed(field string) error {
+	return flow.Invalid(field, "must be left out: it is not served by this version")
+}
+
+// within puts a place before the field of an error, and is nil for nil.
+func within(prefix string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return flow.At(prefix, err)
+}
+
+// entry is the place of one entry of a list.
+func entry(list string, i int) string { return list + "[" + strconv.Itoa(i) + "]." }
+
+func present(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
+
+// checkWorkflow is flow.CheckWorkflowName for a name inside a request, where it is
+// an argument and not configuration.
+func checkWorkflow(field, name string) error {
+	if name == "" {
+		return flow.Invalid(field, "is required: the name of a workflow")
+	}
+	var f *flow.FieldError
+	if err := flow.CheckWorkflowName(name); errors.As(err, &f) {
+		return flow.Invalid(field, f.Want)
+	}
+	return nil
+}
+
+func checkVersion(field, version string) error {
+	if version != "" && !flow.ValidName(version) {
+		return flow.Invalid(field, "must be empty or "+flow.NameRule)
+	}
+	return nil
+}
+
+func checkWorker(name string) error {
+	if !flow.ValidName(name) {
+		return flow.Invalid("worker", "is required: "+flow.NameRule)
+	}
+	return nil
+}
+
+func checkFence(fence uint64) error {
+	if fence == 0 {
+		return flow.Invalid("fence", "is required: the fence of the grant, an integer of at least 1")
+	}
+	return nil
+}
+
+func checkRunID(id string) error {
+	if _, err := flow.ParseRunID(id); err != nil {
+		return flow.Invalid("run_id", `is required: "run_" and 26 characters of Crockford's base 32`)
+	}
+	return nil
+}
+
+func checkSize(field string, n, most int) error {
+	if n > most {
+		return flow.Invalid(field, fmt.Sprintf("must be at most %d bytes", most))
+	}
+	return nil
+}
+
+func checkCount(field string, n, most int) error {
+	if n < 1 || n > most {
+		return flow.Invalid(field, fmt.Sprintf("must hold 1 to %d entries", most))
+	}
+	return nil
+}
+
+// CheckWait refuses the wait of a long poll out of bounds (P57).
+func CheckWait(field string, ms int64) error {
+	if ms < 0 || ms > MaxWaitMillis {
+		return flow.Invalid(field, fmt.Sprintf("must be an integer from 0 to %d", MaxWaitMillis))
+	}
+	return nil
+}
+
+// Check refuses what a single submit may not say. Error: *flow.FieldError.
+func (s *Submit) Check() error {
+	switch {
+	case len(s.Params) > flow.MaxPayloadBytes:
+		return checkSize("params", len(s.Params), flow.MaxPayloadBytes)
+	case len(s.Params) > 0 && s.Params[0] != '{':
+		return flow.Invalid("params", "must be a JSON object")
+	case s.IdempotencyKey != nil && (*s.IdempotencyKey == "" || len(*s.IdempotencyKey) > flow.MaxIdempotencyKeyBytes):
+		return flow.Invalid("idempotency_key", fmt.Sprintf("must be 1 to %d bytes", flow.MaxIdempotencyKeyBytes))
+	case s.Trigger != "" && !slices.Contains(triggers, s.Trigger):
+		return flow.Invalid("trigger", "must be client, case, replay or eval")
+	case present(s.Budget):
+		return notServed("budget")
+	}
+	if err := checkSize("request_id", len(s.RequestID), flow.MaxRequestIDBytes); err != nil {
+		return err
+	}
+	if s.Stamp == nil {
+		return nil
+	}
+	return within("stamp.", s.Stamp.Check())
+}
+
+// Check refuses a stamp with a bad version or a key that is too long (P20).
+func (s *Stamp) Check() error {
+	if err := checkVersion("version", s.Version); err != nil || s.Keys == nil {
+		return err
+	}
+	if s.Keys.Limit != nil {
+		if err := flow.CheckKey("keys.limit", *s.Keys.Limit); err != nil {
+			return err
+		}
+	}
+	if s.Keys.Rate != nil {
+		return flow.CheckKey("keys.rate", *s.Keys.Rate)
+	}
+	return nil
+}
+
+// Check refuses the whole batch for the first bad entry, so that a typing error
+// in one never leaves the others half sent (R22).
+func (b *Batch) Check() error {
+	if err := checkCount("runs", len(b.Runs), MaxBatch); err != nil {
+		return err
+	}
+	for i := range b.Runs {
+		if err := checkWorkflow("workflow", b.Runs[i].Workflow); err != nil {
+			return within(entry("runs", i), err)
+		}
+		if err := b.Runs[i].Check(); err != nil {
+			return within(entry("runs", i), err)
+		}
+	}
+	return nil
+}
+
+// Check refuses a claim out of bounds. A credit of 0 is legal: it says that the
+// worker is alive and takes nothing.
+func (c *Claim) Check() error {
+	if err := checkWorker(c.Worker); err != nil {
+		return err
+	}
+	if err := checkCount("workflows", len(c.Workflows), MaxWorkflows); err != nil {
+		return err
+	}
+	for i := range c.Workflows {
+		if err := c.Workflows[i].check(); err != nil {
+			return within(entry("workflows", i), err)
+		}
+	}
+	if c.Credit < 0 || c.Credit > MaxBatch {
+		return flow.Invalid("credit", fmt.Sprintf("is required: an integer from 0 to %d", MaxBatch))
+	}
+	return CheckWait("wait_ms", c.WaitMS)
+}
+
+func (w *ClaimWorkflow) check() error {
+	if err := checkWorkflow("name", w.Name); err != nil {
+		return err
+	}
+	if err := checkVersion("version", w.Version); err != nil {
+		return err
+	}
+	return checkSize("gates_hash", len(w.GatesHash), flow.MaxNameBytes)
+}
+
+// Check refuses a heartbeat without a worker, and a run without id or fence.
+func (h *Heartbeat) Check() error {
+	if err := checkWorker(h.Worker); err != nil {
+		return err
+	}
+	if err := checkCount("runs", len(h.Runs), MaxBatch); err != nil {
+		return err
+	}
+	for i := range h.Runs {
+		if err := errors.Join(checkRunID(h.Runs[i].RunID), checkFence(h.Runs[i].Fence)); err != nil {
+			return within(entry("runs", i), err)
+		}
+	}
+	return nil
+}
+
+func checkClaim(c *Claim) error {
+	if c == nil {
+		return nil
+	}
+	return within("claim.", c.Check())
+}
+
+// Check refuses a completion without a fence, a result that is too long, and a
+// bad claim.
+func (c *Complete) Check() error {
+	if err := checkFence(c.Fence); err != nil {
+		return err
+	}
+	if err := checkSize("result", len(c.Result), flow.MaxPayloadBytes); err != nil {
+		return err
+	}
+	return checkClaim(c.Claim)
+}
+
+// Check refuses a batch of completions for the first bad entry, before any counts.
+func (b *CompleteBatch) Check() error {
+	if err := checkCount("runs", len(b.Runs), MaxBatch); err != nil {
+		return err
+	}
+	for i := range b.Runs {
+		c := &b.Runs[i]
+		err := errors.Join(checkRunID(c.RunID), checkFence(c.Fence), checkSize("result", len(c.Result), flow.MaxPayloadBytes))
+		if err != nil {
+			return within(entry("runs", i), err)
+		}
+	}
+	return checkClaim(b.Claim)
+}
+
+// Check refuses a failure without a fence or without a type of error.
+func (f *Fail) Check() error {
+	if err := checkFence(f.Fence); err != nil {
+		return err
+	}
+	if n := len(f.Error.Type); n < 1 || n > flow.MaxErrorTypeBytes {
+		return flow.Invalid("error.type", fmt.Sprintf("is required: 1 to %d bytes", flow.MaxErrorTypeBytes))
+	}
+	if err := checkSize("error.message", len(f.Error.Message), flow.MaxErrorMessageBytes); err != nil {
+		return err
+	}
+	return checkClaim(f.Claim)
+}
+
+// Check refuses a suspension that doesn't wait for an instant.
+func (s *Suspend) Check() error {
+	if err := checkFence(s.Fence); err != nil {
+		return err
+	}
+	switch {
+	case s.Until.Signal != "":
+		return notServed("until.signal")
+	case s.Until.Runs != nil:
+		return notServed("until.runs")
+	case s.Until.TimeoutSeconds != nil:
+		return notServed("until.timeout_seconds")
+	case s.Until.AtMS == nil || *s.Until.AtMS < 0:
+		return flow.Invalid("until.at_ms", "is required: Unix milliseconds, an integer of at least 0")
+	}
+	return checkClaim(s.Claim)
+}
+
+// Check refuses a reason that is too long.
+func (s *Stop) Check() error { return checkSize("reason", len(s.Reason), flow.MaxReasonBytes) }
+
+// Check refuses filters that name nothing, and a page that is too long.
+func (q *ListQuery) Check() error {
+	if q.Workflow != "" {
+		if err := checkWorkflow("workflow", q.Workflow); err != nil {
+			return err
+		}
+	}
+	if q.Key != nil {
+		if err := flow.CheckKey("key", *q.Key); err != nil {
+			return err
+		}
+	}
+	if q.Status != "" && !slices.Contains(statuses, q.Status) {
+		return flow.Invalid("status", "must be one of queued, executing, suspended, completed, failed, cancelled, terminated, continued")
+	}
+	if q.Limit < 0 || q.Limit > MaxListLimit {
+		return flow.Invalid("limit", fmt.Sprintf("must be an integer from 1 to %d", MaxListLimit))
+	}
+	return checkSize("cursor", len(q.Cursor), MaxCursorBytes)
+}
+
+// Check refuses a declaration out of range (P57). What it lets through,
+// flow.Limit and flow.Rate let through. Error: *flow.FieldError of kind
+// flow.ErrConfiguration.
+func (d *Declaration) Check() error {
+	if d.Version != "" && !flow.ValidName(d.Version) {
+		return refuseDeclared("version", "must be empty or "+flow.NameRule)
+	}
+	for _, f := range []struct {
+		name string
+		raw  json.RawMessage
+	}{{"trigger", d.Trigger}, {"budget", d.Budget}, {"kafka", d.Kafka}} {
+		if present(f.raw) {
+			return refuseDeclared(f.name, "must be left out: it is not served by this version")
+		}
+	}
+	if l := d.Limit; l != nil {
+		if err := (flow.Limit{Key: l.Key.Source(), Max: l.Max}).Validate("limit"); err != nil {
+			return err
+		}
+	}
+	if err := d.Rate.check(); err != nil {
+		return err
+	}
+	return d.checkTimes()
+}
+
+func (r *Rate) check() error {
+	if r == nil {
+		return nil
+	}
+	rate := flow.Rate{Key: r.Key.Source(), PerSecond: r.PerSecond}
+	if r.Burst != nil {
+		// Zero would mean "not given" to flow.Rate.
+		if *r.Burst < 1 {
+			return refuseDeclared("rate.burst", "must be an integer from 1 to "+strconv.Itoa(flow.MaxBurst))
+		}
+		rate.Burst = *r.Burst
+	}
+	return rate.Validate("rate")
+}
+
+func (d *Declaration) checkTimes() error {
+	if n := d.MaxAttempts; n != nil && (*n < 1 || *n > flow.MaxAttempts) {
+		return refuseDeclared("max_attempts", "must be an integer from 1 to "+strconv.Itoa(flow.MaxAttempts))
+	}
+	if s := d.RetryBackoffSeconds; s != nil && !inSpan(*s, 0, flow.MaxBackoff) {
+		return refuseDeclared("retry_backoff_seconds", "must be a number from 0 to "+seconds(flow.MaxBackoff))
+	}
+	if s := d.LeaseSeconds; s != nil && !inSpan(*s, flow.MinLease, flow.MaxLease) {
+		return refuseDeclared("lease_seconds", "must be a number from "+seconds(flow.MinLease)+" to "+seconds(flow.MaxLease))
+	}
+	return nil
+}
+
+// inSpan is false for everything that isn't a finite number.
+func inSpan(s float64, least, most flow.Span) bool {
+	ns := s * float64(flow.Second)
+	return !math.IsNaN(ns) && ns >= float64(least) && ns <= float64(most)
+}
+
+func seconds(s flow.Span) string { return strconv.FormatInt(int64(s/flow.Second), 10) }
+
+func refuseDeclared(field, want string) error {
+	return &flow.FieldError{Kind: flow.ErrConfiguration, Field: field, Want: want}
+}
