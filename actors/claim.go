@@ -1,0 +1,238 @@
+package actors
+
+import (
+	"container/heap"
+	"container/list"
+	"fmt"
+
+	"github.com/pyrula/pyrula-node/flow"
+)
+
+// claim is a worker's offer of credit while it waits.
+type claim struct {
+	number uint64
+	ask    askID
+	worker string
+	serves map[string]*flow.Definition
+	credit int64
+	lent   int64    // units at shards
+	grants []*Grant // durable
+	until  flow.Span
+	at     int  // in the heap of deadlines; -1 when it isn't there
+	closed bool // it lends no more: time is over, or its asker has gone
+	gone   bool // its asker has gone
+	// places are its workflows, with its place among their waiting claims; nil while
+	// it has no credit to spare.
+	places map[*workflowView]*list.Element
+}
+
+// spare is the credit that may be lent. A claim that has a grant lends no more, so
+// that its answer isn't put off by further work.
+func (c *claim) spare() int64 {
+	if c.closed || len(c.grants) > 0 {
+		return 0
+	}
+	return c.credit - c.lent
+}
+
+// claim takes a worker's claim: it is lent out at once as far as there is work.
+func (d *dispatcher) claim(m *claimMsg) {
+	if len(d.claims) >= maxClaims {
+		d.node.asks.answer(answer{ask: m.ask, err: fmt.Errorf("%d claims wait: %w", maxClaims, flow.ErrOverloaded)})
+		return
+	}
+	d.last++
+	c := &claim{
+		number: d.last, at: -1, ask: m.ask, worker: m.worker, credit: int64(m.credit),
+		serves: make(map[string]*flow.Definition, len(m.serves)), until: d.node.cfg.Clock.Mono() + m.wait,
+	}
+	c.places = make(map[*workflowView]*list.Element, len(m.serves))
+	d.claims[c.number], d.byAsk[c.ask] = c, c
+	for _, def := range m.serves {
+		c.serves[def.Workflow] = def
+		d.see(def.Workflow, m.worker)
+	}
+	d.spread(c, m.serves)
+	if m.wait == 0 {
+		c.closed = true
+	} else {
+		heap.Push(&d.deadlines, c)
+		for _, def := range m.serves {
+			f := d.flow(def.Workflow)
+			c.places[f] = f.waiting.PushBack(c)
+		}
+	}
+	d.settle(c)
+}
+
+// spread lends a new claim's credit in rotation over its workflows, then over
+// their keys (P61). Claims that waited before it have taken what they could.
+func (d *dispatcher) spread(c *claim, serves []*flow.Definition) {
+	if !d.serving() {
+		return
+	}
+	empty := 0
+	for c.spare() > 0 && empty < len(serves) {
+		d.turn++
+		f := d.flow(serves[d.turn%len(serves)].Workflow)
+		if k := f.nextKey(d); k != nil {
+			d.lend(f, k, c)
+			empty = 0
+		} else {
+			empty++
+		}
+	}
+}
+
+// giveBack takes a unit that a shard had no use for.
+func (d *dispatcher) giveBack(v *shardView, number uint64) {
+	if !v.take(number) {
+		return
+	}
+	if c := d.claims[number]; c != nil {
+		c.lent--
+		d.settle(c)
+	}
+}
+
+// take accounts for a unit that left a shard.
+func (v *shardView) take(number uint64) bool {
+	n := v.lent[number]
+	if n == 0 {
+		return false // lent in an epoch that is over
+	}
+	if n == 1 {
+		delete(v.lent, number)
+	} else {
+		v.lent[number] = n - 1
+	}
+	return true
+}
+
+// granted takes a unit that became a grant. A grant whose claim has been answered,
+// or whose asker has gone, is handed back: no attempt is used.
+func (d *dispatcher) granted(m *grantedMsg) {
+	held := d.shards[m.shard].take(m.claim)
+	c := d.claims[m.claim]
+	if c == nil || !held {
+		d.node.handBack(m.grant)
+		return
+	}
+	c.lent--
+	c.grants = append(c.grants, m.grant)
+	d.settle(c)
+}
+
+// settle answers a claim that has what it can get, and otherwise has it wait where
+// it has credit to spare.
+func (d *dispatcher) settle(c *claim) {
+	if c.lent == 0 && (len(c.grants) > 0 || c.closed) {
+		d.finish(c)
+		return
+	}
+	if c.spare() == 0 {
+		return
+	}
+	for f, place := range c.places { //tidy:ordered each workflow has a queue of its own
+		if place == nil {
+			c.places[f] = f.wait(c)
+			d.pump(f)
+		}
+	}
+}
+
+// wait puts a claim back among the waiting, in the order in which they came. Those
+// that come back are old, so their place is near the front.
+func (f *workflowView) wait(c *claim) *list.Element {
+	for e := f.waiting.Front(); e != nil; e = e.Next() {
+		if e.Value.(*claim).number > c.number {
+			return f.waiting.InsertBefore(c, e)
+		}
+	}
+	return f.waiting.PushBack(c)
+}
+
+// finish answers a claim and forgets it.
+func (d *dispatcher) finish(c *claim) {
+	c.closed = true
+	if c.at >= 0 {
+		heap.Remove(&d.deadlines, c.at)
+	}
+	for f, place := range c.places { //tidy:ordered it leaves every queue
+		if place != nil {
+			f.waiting.Remove(place)
+		}
+	}
+	delete(d.claims, c.number)
+	delete(d.byAsk, c.ask)
+	if c.gone {
+		for _, g := range c.grants {
+			d.node.handBack(g)
+		}
+		return
+	}
+	d.node.asks.answer(answer{ask: c.ask, value: c.grants})
+}
+
+// unclaim ends a claim whose asker has gone. What is lent for it is handed back
+// when it becomes a grant.
+func (d *dispatcher) unclaim(ask askID) {
+	c := d.byAsk[ask]
+	if c == nil {
+		return
+	}
+	c.closed, c.gone = true, true
+	d.settle(c)
+}
+
+// expire ends the claims whose time is over and sets the timer for the next one.
+func (d *dispatcher) expire() {
+	now := d.node.cfg.Clock.Mono()
+	for len(d.deadlines) > 0 && d.deadlines[0].until <= now {
+		c := heap.Pop(&d.deadlines).(*claim)
+		c.closed = true
+		d.settle(c)
+	}
+	var next flow.Span
+	if len(d.deadlines) > 0 {
+		next = d.deadlines[0].until
+	}
+	if d.stopTimer != nil && d.timerAt == next {
+		return
+	}
+	if d.stopTimer != nil {
+		d.stopTimer()
+		d.stopTimer = nil
+	}
+	if next != 0 {
+		d.timerAt = next
+		d.stopTimer = d.node.cfg.Clock.After(max(next-now, minTimer), func() { d.box.tell(claimTimeMsg{}) })
+	}
+}
+
+// claimHeap orders claims by the end of their wait.
+type claimHeap []*claim
+
+func (h claimHeap) Len() int           { return len(h) }
+func (h claimHeap) Less(i, j int) bool { return h[i].until < h[j].until }
+func (h claimHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].at, h[j].at = i, j
+}
+
+// Push and Pop are container/heap's.
+func (h *claimHeap) Push(x any) {
+	c := x.(*claim)
+	c.at = len(*h)
+	*h = append(*h, c)
+}
+
+func (h *claimHeap) Pop() any {
+	old := *h
+	n := len(old) - 1
+	c := old[n]
+	old[n] = nil
+	*h = old[:n]
+	c.at = -1
+	return c
+}

@@ -1,0 +1,339 @@
+package actors
+
+import (
+	"container/list"
+	"fmt"
+
+	"github.com/pyrula/pyrula-node/flow"
+	"github.com/pyrula/pyrula-node/persistence/engine"
+)
+
+// Bounds of the dispatcher.
+const (
+	maxClaims    = 16_384 // long polls that wait
+	maxSeen      = 10_000 // workers remembered for one workflow
+	aliveFor     = 30 * flow.Second
+	maxLentBatch = 256 // offers in one message to a shard
+)
+
+// dispatcher brings worker credit and admissible runs together: one for the node
+// (R11). It knows which keys have work, in rotation, and which claims wait; a unit
+// of credit is lent to one shard at a time and comes back as a grant or as "not
+// now". It decides nothing about gates, and nothing of it is durable.
+type dispatcher struct {
+	node   *Node
+	box    *mailbox
+	shards []shardView
+	flows  map[string]*workflowView
+	claims map[uint64]*claim
+	byAsk  map[askID]*claim
+	last   uint64 // number of the newest claim
+	turn   int    // rotates over the workflows of a claim
+
+	offers    map[engine.ShardID][]offer
+	deadlines claimHeap
+	stopTimer func()
+	timerAt   flow.Span
+}
+
+// shardView is what the dispatcher knows of a shard.
+type shardView struct {
+	ready bool // it has told its whole ready set in this epoch
+	epoch engine.Epoch
+	news  uint64
+	keys  map[flow.KeyID]*readyKey
+	lent  map[uint64]int64 // units at the shard, by claim
+}
+
+// readyKey is a key with work. Its rings are those of its workflow.
+type readyKey struct {
+	id     flow.KeyID
+	shard  engine.ShardID
+	open   int64 // units that may be lent to it now
+	lent   int64 // offers that the shard hasn't handled yet
+	queued bool  // it stands in its workflow's rotation
+}
+
+// workflowView is a workflow's rotation of keys, its waiting claims and the workers
+// that serve it.
+type workflowView struct {
+	rotation []*readyKey
+	head     int
+	waiting  *list.List           // of *claim with credit to spare, oldest first
+	seen     map[string]flow.Span // worker -> when it was last heard of
+}
+
+func newDispatcher(n *Node) *dispatcher {
+	d := &dispatcher{
+		node: n, flows: make(map[string]*workflowView), claims: make(map[uint64]*claim),
+		byAsk: make(map[askID]*claim), offers: make(map[engine.ShardID][]offer),
+		shards: make([]shardView, len(n.shards)),
+	}
+	for i := range d.shards {
+		d.shards[i] = shardView{keys: make(map[flow.KeyID]*readyKey), lent: make(map[uint64]int64)}
+	}
+	d.box = &mailbox{handler: d, fatal: n.cfg.Fatal}
+	return d
+}
+
+func (d *dispatcher) position() string { return fmt.Sprintf("%d claims", len(d.claims)) }
+
+// receive implements handler.
+func (d *dispatcher) receive(msgs []any) {
+	for _, m := range msgs {
+		switch m := m.(type) {
+		case *claimMsg:
+			d.claim(m)
+		case unclaimMsg:
+			d.unclaim(m.ask)
+		case newsMsg:
+			d.heard(&m)
+		case grantedMsg:
+			d.granted(&m)
+		case goneMsg:
+			d.gone(m.shard)
+		case seenMsg:
+			d.seeAgain(m.worker)
+		case servedMsg:
+			d.node.asks.answer(answer{ask: m.ask, value: d.served(m.workflow)})
+		case claimTimeMsg:
+			d.stopTimer = nil
+		default:
+			panic(fmt.Sprintf("message %T is not the dispatcher's", m))
+		}
+	}
+	d.sendOffers()
+	d.expire()
+}
+
+func (d *dispatcher) flow(workflow string) *workflowView {
+	f := d.flows[workflow]
+	if f == nil {
+		f = &workflowView{waiting: list.New(), seen: make(map[string]flow.Span)}
+		d.flows[workflow] = f
+	}
+	return f
+}
+
+// heard takes a shard's news. A gap in their numbers, or a new epoch that doesn't
+// begin with the whole set, asks for the whole set.
+func (d *dispatcher) heard(m *newsMsg) {
+	v := &d.shards[m.shard]
+	if m.epoch < v.epoch {
+		return
+	}
+	gap := m.epoch != v.epoch || m.number != v.news+1
+	v.epoch, v.news = m.epoch, m.number
+	if m.whole {
+		for _, k := range v.keys { //tidy:ordered every key is closed alike
+			k.open = 0
+		}
+		v.ready = true
+	}
+	for i := range m.ready {
+		d.readied(v, m.shard, &m.ready[i])
+	}
+	for _, number := range m.back {
+		d.giveBack(v, number)
+	}
+	if gap && !m.whole {
+		v.ready = false
+		d.node.shards[m.shard].box.tell(fetchMsg{})
+	}
+	if m.whole {
+		d.pumpAll()
+	}
+}
+
+// readied follows what a key says of itself.
+func (d *dispatcher) readied(v *shardView, s engine.ShardID, r *readiness) {
+	k := v.keys[r.key]
+	if k == nil {
+		if r.count == 0 {
+			return
+		}
+		k = &readyKey{id: r.key, shard: s}
+		v.keys[r.key] = k
+	}
+	k.lent = max(k.lent-r.consumed, 0)
+	k.open = max(r.count-k.lent, 0)
+	if k.open == 0 {
+		if k.lent == 0 && r.count == 0 && !k.queued {
+			delete(v.keys, r.key)
+		}
+		return
+	}
+	f := d.flow(r.key.Workflow)
+	f.enqueue(k)
+	d.pump(f)
+}
+
+// enqueue puts a key at the end of its workflow's rotation, once.
+func (f *workflowView) enqueue(k *readyKey) {
+	if k.queued || k.open == 0 {
+		return
+	}
+	k.queued = true
+	f.rotation = append(f.rotation, k)
+}
+
+// nextKey takes the next key that may be lent a unit out of the rotation.
+func (f *workflowView) nextKey(d *dispatcher) *readyKey {
+	for f.head < len(f.rotation) {
+		k := f.rotation[f.head]
+		f.rotation[f.head] = nil
+		if f.head++; f.head == len(f.rotation) {
+			f.rotation, f.head = f.rotation[:0], 0
+		}
+		k.queued = false
+		if k.open > 0 {
+			return k
+		}
+		if v := &d.shards[k.shard]; k.lent == 0 && v.keys[k.id] == k {
+			delete(v.keys, k.id)
+		}
+	}
+	return nil
+}
+
+// lend offers one unit of a claim to a key.
+func (d *dispatcher) lend(f *workflowView, k *readyKey, c *claim) {
+	k.open--
+	k.lent++
+	f.enqueue(k)
+	c.lent++
+	d.shards[k.shard].lent[c.number]++
+	d.offers[k.shard] = append(d.offers[k.shard], offer{
+		key: k.id, claim: c.number, worker: c.worker, def: c.serves[k.id.Workflow],
+	})
+	if len(d.offers[k.shard]) >= maxLentBatch {
+		d.sendTo(k.shard)
+	}
+}
+
+func (d *dispatcher) sendOffers() {
+	for s := range d.shards {
+		if len(d.offers[engine.ShardID(s)]) > 0 {
+			d.sendTo(engine.ShardID(s))
+		}
+	}
+}
+
+func (d *dispatcher) sendTo(s engine.ShardID) {
+	d.node.shards[s].box.tell(offerMsg{d.shards[s].epoch, d.offers[s]})
+	d.offers[s] = nil
+}
+
+// serving says whether every shard has reported: no claim is answered before (R11).
+func (d *dispatcher) serving() bool {
+	for i := range d.shards {
+		if !d.shards[i].ready {
+			return false
+		}
+	}
+	return true
+}
+
+// pump lends the credit of a workflow's waiting claims to its ready keys.
+func (d *dispatcher) pump(f *workflowView) {
+	if !d.serving() {
+		return
+	}
+	for {
+		c := f.firstWaiting()
+		if c == nil {
+			return
+		}
+		k := f.nextKey(d)
+		if k == nil {
+			return
+		}
+		d.lend(f, k, c)
+	}
+}
+
+func (d *dispatcher) pumpAll() {
+	if !d.serving() {
+		return
+	}
+	for _, name := range d.node.registry.names() {
+		if f := d.flows[name]; f != nil {
+			d.pump(f)
+		}
+	}
+}
+
+// firstWaiting is the oldest claim with credit to spare. One whose credit is all
+// lent leaves the list and comes back when a unit does.
+func (f *workflowView) firstWaiting() *claim {
+	for e := f.waiting.Front(); e != nil; e = f.waiting.Front() {
+		c := e.Value.(*claim)
+		if c.spare() > 0 {
+			return c
+		}
+		f.waiting.Remove(e)
+		c.places[f] = nil
+	}
+	return nil
+}
+
+// gone forgets a shard: what was lent to it comes back.
+func (d *dispatcher) gone(s engine.ShardID) {
+	v := &d.shards[s]
+	v.ready = false
+	for _, k := range v.keys { //tidy:ordered every key is closed alike
+		k.open, k.lent = 0, 0
+	}
+	v.keys = make(map[flow.KeyID]*readyKey)
+	lent := v.lent
+	v.lent = make(map[uint64]int64)
+	for number, n := range lent { //tidy:ordered each claim gets its own units back
+		if c := d.claims[number]; c != nil {
+			c.lent -= n
+			d.settle(c)
+		}
+	}
+}
+
+// see remembers that a worker lives.
+func (d *dispatcher) see(workflow, worker string) {
+	f := d.flow(workflow)
+	now := d.node.cfg.Clock.Mono()
+	if _, known := f.seen[worker]; !known && len(f.seen) >= maxSeen {
+		for w, at := range f.seen { //tidy:ordered all that are over go
+			if now-at > aliveFor {
+				delete(f.seen, w)
+			}
+		}
+		if len(f.seen) >= maxSeen {
+			return // enough to know that the workflow is served
+		}
+	}
+	f.seen[worker] = now
+}
+
+// seeAgain renews what is known of a worker, for all that it serves.
+func (d *dispatcher) seeAgain(worker string) {
+	now := d.node.cfg.Clock.Mono()
+	for _, f := range d.flows { //tidy:ordered each workflow keeps its own list
+		if _, known := f.seen[worker]; known {
+			f.seen[worker] = now
+		}
+	}
+}
+
+// served says whether a worker of the workflow was heard of lately.
+func (d *dispatcher) served(workflow string) bool {
+	f := d.flows[workflow]
+	if f == nil {
+		return false
+	}
+	now := d.node.cfg.Clock.Mono()
+	for w, at := range f.seen { //tidy:ordered any one will do
+		if now-at <= aliveFor {
+			return true
+		}
+		delete(f.seen, w)
+	}
+	return false
+}

@@ -1,0 +1,53 @@
+package actors
+
+import (
+	"github.com/tidwall/btree"
+
+	"github.com/pyrula/pyrula-node/flow"
+	"github.com/pyrula/pyrula-node/runactor"
+)
+
+// runIndex lists runs by workflow and status in the order of their ids, so that a
+// page of a list costs what it shows and not what there is.
+type runIndex struct {
+	lists map[indexKey]*btree.BTreeG[flow.RunID]
+}
+
+type indexKey struct {
+	workflow string
+	status   flow.Status
+}
+
+func newRunIndex() runIndex {
+	return runIndex{lists: make(map[indexKey]*btree.BTreeG[flow.RunID])}
+}
+
+func (x *runIndex) list(workflow string, s flow.Status) *btree.BTreeG[flow.RunID] {
+	k := indexKey{workflow, s}
+	l := x.lists[k]
+	if l == nil {
+		l = btree.NewBTreeGOptions(
+			func(a, b flow.RunID) bool { return a.Compare(b) < 0 },
+			btree.Options{NoLocks: true})
+		x.lists[k] = l
+	}
+	return l
+}
+
+// move follows a run from one status to the next; a new run comes from status
+// zero.
+func (x *runIndex) move(run *runactor.Run, was, now flow.Status) {
+	if was != 0 {
+		x.list(run.Workflow(), was).Delete(run.ID())
+	}
+	x.list(run.Workflow(), now).Set(run.ID())
+}
+
+// counts calls f with the number of runs of every workflow in every status.
+func (x *runIndex) counts(f func(workflow string, s flow.Status, n int)) {
+	for k, l := range x.lists {
+		if l.Len() > 0 {
+			f(k.workflow, k.status, l.Len())
+		}
+	}
+}

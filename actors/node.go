@@ -1,0 +1,246 @@
+package actors
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/anthdm/hollywood/actor"
+
+	"github.com/pyrula/pyrula-node/flow"
+	"github.com/pyrula/pyrula-node/persistence/engine"
+)
+
+// answerTimeout bounds the wait for one answer of a shard: far beyond any commit,
+// so that it speaks only when the disk hangs.
+const answerTimeout = 30 * time.Second
+
+// stopTimeout bounds the wait for one actor to finish what it was told.
+const stopTimeout = 10 * time.Second
+
+// Observer is told what happens, for metrics. Its methods are called from the
+// shards' goroutines: they must be quick and safe for several at once.
+type Observer interface {
+	RunStarted(workflow string, waited flow.Span)
+	RunFinished(workflow string, status flow.Status, took flow.Span)
+}
+
+// Config says what a Node is made of.
+type Config struct {
+	// Engine makes the shards' logs durable. The caller starts it after Open and
+	// closes it after Close.
+	Engine engine.Engine
+	// Clock is the time; default the machine's.
+	Clock Clock
+	// Fatal ends the process: a law is broken. It must not return. Default panics.
+	Fatal func(error)
+	// Observer is told what happens; default nobody.
+	Observer Observer
+	// Logger is told of ownership changes; default discards.
+	Logger *slog.Logger
+	// Entropy draws the random part of a run id; default crypto/rand.
+	Entropy func() flow.Entropy
+	// Refuse says why new work can't be taken now, or nil: a disk that is nearly
+	// full, a node that is shutting down. Default always nil.
+	Refuse func() error
+}
+
+func (c Config) withDefaults() Config {
+	if c.Clock == nil {
+		c.Clock = NewSystemClock()
+	}
+	if c.Fatal == nil {
+		c.Fatal = func(err error) { panic(err) }
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Entropy == nil {
+		c.Entropy = func() (e flow.Entropy) {
+			rand.Read(e[:]) // never fails: it ends the process instead
+			return e
+		}
+	}
+	if c.Refuse == nil {
+		c.Refuse = func() error { return nil }
+	}
+	return c
+}
+
+// Node is the face of the shards and the dispatcher of one process. Its methods
+// are safe for any goroutine.
+type Node struct {
+	cfg        Config
+	engine     *actor.Engine
+	shards     []*shard
+	dispatcher *dispatcher
+	registry   registry
+	asks       asks
+	replayed   atomic.Int64
+	owned      atomic.Int64  // shards that this node owns now
+	ready      chan struct{} // closed when all shards were owned for the first time
+	closing    atomic.Bool
+}
+
+// Open makes a Node and opens its shards in the engine. The caller then starts the
+// engine, which rebuilds and promotes them.
+func Open(cfg Config) (*Node, error) {
+	n := &Node{cfg: cfg.withDefaults(), ready: make(chan struct{})}
+	var err error
+	if n.engine, err = actor.NewEngine(actor.NewEngineConfig()); err != nil {
+		return nil, fmt.Errorf("start the actor engine: %w", err)
+	}
+	count := cfg.Engine.Shards()
+	n.shards = make([]*shard, count)
+	n.dispatcher = newDispatcher(n)
+	if err := spawn(n.engine, "dispatcher", "0", n.dispatcher.box); err != nil {
+		return nil, err
+	}
+	for i := range n.shards {
+		n.shards[i] = newShard(n, engine.ShardID(i))
+		if err := spawn(n.engine, "shard", fmt.Sprint(i), n.shards[i].box); err != nil {
+			return nil, err
+		}
+	}
+	for i, s := range n.shards {
+		m := &machine{shard: s, reader: flow.NewReader()}
+		if s.log, err = cfg.Engine.Open(engine.ShardID(i), m); err != nil {
+			return nil, fmt.Errorf("open shard %d: %w", i, err)
+		}
+	}
+	return n, nil
+}
+
+// WaitReady returns when every shard is owned and its ready set is known.
+func (n *Node) WaitReady(ctx context.Context) error {
+	select {
+	case <-n.ready:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("wait for the shards: %w", ctx.Err())
+	}
+}
+
+// Close refuses new work, waits until what was told to the actors is handled, and
+// stops them. The engine is closed by its owner afterwards.
+func (n *Node) Close() error {
+	n.closing.Store(true)
+	errs := []error{n.dispatcher.box.stop(stopTimeout)}
+	for _, s := range n.shards {
+		errs = append(errs, s.box.stop(stopTimeout))
+	}
+	return errors.Join(errs...)
+}
+
+// shardOf says where a partition lives.
+func (n *Node) shardOf(p flow.Partition) engine.ShardID {
+	return engine.ShardID(int(p) % len(n.shards))
+}
+
+// promoted and demoted follow the ownership of the shards.
+func (n *Node) promoted(s *shard) {
+	n.cfg.Logger.Debug("shard promoted", "shard", s.id, "epoch", s.epoch)
+	if n.owned.Add(1) == int64(len(n.shards)) {
+		select {
+		case <-n.ready:
+		default:
+			close(n.ready)
+		}
+	}
+}
+
+func (n *Node) demoted(s *shard, reason error) {
+	n.owned.Add(-1)
+	n.cfg.Logger.Warn("shard demoted", "shard", s.id, "epoch", s.epoch, "err", reason)
+}
+
+// serving says whether every shard is owned; if not, err is flow.ErrNotReady.
+func (n *Node) serving() error {
+	if n.closing.Load() || n.owned.Load() != int64(len(n.shards)) {
+		return fmt.Errorf("%d of %d shards are served: %w", n.owned.Load(), len(n.shards), flow.ErrNotReady)
+	}
+	return nil
+}
+
+// takesNewWork says whether new work is taken at all (R7).
+func (n *Node) takesNewWork() error {
+	if err := n.serving(); err != nil {
+		return err
+	}
+	return n.cfg.Refuse()
+}
+
+// tell puts a command into its shard's mailbox. New work is counted and refused
+// beyond maxNewWork; nothing else ever is.
+func (n *Node) tell(to engine.ShardID, c *command) error {
+	s := n.shards[to]
+	if c.counted {
+		if s.newWork.Add(1) > maxNewWork {
+			s.newWork.Add(-1)
+			return fmt.Errorf("%d submits wait for shard %d: %w", maxNewWork, to, flow.ErrOverloaded)
+		}
+	}
+	s.box.tell(c)
+	return nil
+}
+
+// askRun sends one input to a run and waits until what became of it is durable.
+func (n *Node) askRun(ctx context.Context, in flow.Input) (answer, error) {
+	if err := n.serving(); err != nil {
+		return answer{}, err
+	}
+	q := n.asks.open(1)
+	n.shards[n.shardOf(in.Run.Partition())].box.tell(&command{in: in, ask: q.id})
+	a := n.await(ctx, q)[0]
+	return a, a.err
+}
+
+// read runs f in a shard's goroutine; the answer comes when all that f saw is
+// durable.
+func (n *Node) read(ctx context.Context, to engine.ShardID, f func(*shard) (any, error)) (any, error) {
+	if err := n.serving(); err != nil {
+		return nil, err
+	}
+	q := n.asks.open(1)
+	n.shards[to].box.tell(queryMsg{read: f, ask: q.id})
+	a := n.await(ctx, q)[0]
+	return a.value, a.err
+}
+
+func (n *Node) await(ctx context.Context, q *question) []answer {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	return q.wait(ctx)
+}
+
+// handBack returns a grant that nobody waits for: the run takes its old place and
+// no attempt is used.
+func (n *Node) handBack(g *Grant) {
+	n.shards[n.shardOf(g.Run.Partition())].box.tell(&command{in: flow.Input{
+		Kind:   flow.InSuspend,
+		Fields: flow.Fields{Run: g.Run, Fence: g.Fence, Until: 1},
+	}})
+}
+
+// observe tells the Observer what a record means.
+func (n *Node) observe(t touched, rec *flow.Record) {
+	if n.cfg.Observer == nil {
+		return
+	}
+	run := t.run.run
+	if rec.Kind == flow.RecAdmitted && !rec.Flags.Has(flow.FlagStarted) {
+		n.cfg.Observer.RunStarted(run.Workflow(), rec.At.Sub(run.Order()))
+	}
+	if t.ended {
+		v := run.View()
+		var took flow.Span
+		if v.Started != 0 {
+			took = v.Ended.Sub(v.Started)
+		}
+		n.cfg.Observer.RunFinished(run.Workflow(), v.Status, took)
+	}
+}

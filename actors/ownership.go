@@ -1,0 +1,195 @@
+package actors
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/pyrula/pyrula-node/flow"
+	"github.com/pyrula/pyrula-node/persistence/engine"
+)
+
+func isNotOwner(err error) bool { return errors.Is(err, engine.ErrNotOwner) }
+
+// promote makes the shard owner of a rebuilt state: fences jump, every holder gets
+// a full lease, every deadline and letter is picked up again, and the dispatcher
+// learns the whole ready set.
+func (s *shard) promote(m promoteMsg) {
+	s.st, s.epoch = m.st, m.epoch
+	s.time = startShardTime(s.node.cfg.Clock, m.wall)
+	s.now = s.time.read()
+	s.appended, s.committed, s.news = 0, 0, 0
+	s.window, s.timers, s.parked = window{}, timers{}, parkingLot{}
+	s.dirty, s.locals, s.ready, s.back = nil, nil, nil, nil
+	s.following = make(map[engine.ShardID]uint64)
+	s.keyAsks = make(map[letterID][]answer)
+	s.retryAt = 0
+	s.owner.Store(true)
+
+	s.beginTurn()
+	s.write(flow.RecPromoted, flow.Fields{Fence: (s.st.fence/fenceStep + 1) * fenceStep, Order: s.st.lastSent})
+	for _, slot := range s.st.runSlab.seats {
+		slot.armed = 0
+		s.out.Reset()
+		slot.run.Resume(s.now, &s.out)
+		s.take()
+		if due, ok := slot.run.Due(); ok {
+			s.timers.armRun(slot, due.At)
+		}
+	}
+	for _, slot := range s.st.keySlab.seats {
+		if slot == nil {
+			continue
+		}
+		slot.armed, slot.dirty, slot.reported, slot.consumed, slot.parked = 0, false, 0, 0, nil
+		s.out.Reset()
+		slot.key.Resume(s.now, &s.out)
+		s.take()
+		s.lookAgain(slot)
+	}
+	if s.id == 0 {
+		s.publishDefinitions()
+	}
+	s.resumeMail()
+	s.settleDirty()
+	s.ready, s.back = nil, nil // the whole set follows
+	s.endTurn()
+	s.reportAll()
+	s.node.promoted(s)
+}
+
+// publishDefinitions renews the node's cache once what it shows is durable (R17).
+func (s *shard) publishDefinitions() {
+	copied := definitions{byWorkflow: s.st.defs.clone()}
+	s.effects = append(s.effects, effect{kind: effectDeclared, defs: &copied})
+}
+
+func (s *shard) commit(m committedMsg) {
+	if m.epoch != s.epoch || !s.owner.Load() {
+		return // of a life that is over
+	}
+	s.committed = m.upto
+	s.window.release(m.upto, s.emit)
+}
+
+// demote throws everything away: the outcome of what isn't committed is unknown.
+func (s *shard) demote(m demoteMsg) {
+	if m.epoch != s.epoch || !s.owner.Load() {
+		return
+	}
+	s.owner.Store(false)
+	s.window.fail(s.node.asks.answer)
+	for _, waiting := range s.keyAsks { //tidy:ordered every asker hears the same
+		for _, a := range waiting {
+			a.err = flow.ErrOutcomeUnknown
+			s.node.asks.answer(a)
+		}
+	}
+	for _, slot := range s.st.runSlab.seats {
+		for _, w := range slot.watchers {
+			s.node.asks.answer(answer{ask: w.ask, err: flow.ErrNotReady})
+		}
+	}
+	if s.st.capture != nil {
+		s.st.capture.dead = true
+	}
+	s.st = nil
+	s.clearTimer()
+	s.node.dispatcher.box.tell(goneMsg{s.id})
+	s.node.demoted(s, m.reason)
+}
+
+func (s *shard) beginCapture(m captureMsg) {
+	if !s.owner.Load() {
+		m.reply <- captureReply{err: engine.ErrNotOwner}
+		return
+	}
+	if s.st.capture != nil {
+		m.reply <- captureReply{err: errors.New("actors: a snapshot of this shard is under way")}
+		return
+	}
+	s.captures++
+	m.reply <- captureReply{cap: s.st.begin(s.captures, s.epoch, s.appended)}
+}
+
+func (s *shard) slice(m sliceMsg) {
+	if m.cap.dead || s.st == nil || s.st.capture != m.cap {
+		m.reply <- sliceReply{err: fmt.Errorf("the snapshot's shard was demoted: %w", engine.ErrNotOwner)}
+		return
+	}
+	b, more := m.cap.slice()
+	m.reply <- sliceReply{bytes: b, more: more}
+}
+
+func (s *shard) release(m releaseMsg) {
+	if s.st != nil && s.st.capture == m.cap {
+		s.st.capture = nil
+	}
+}
+
+// machine is the shard as its engine sees it. The engine rebuilds a state beside
+// the shard and hands it over at the promotion; everything that concerns a living
+// shard becomes a message (R5).
+type machine struct {
+	shard  *shard
+	st     *state
+	reader *flow.Reader
+}
+
+var _ engine.Machine = (*machine)(nil)
+
+func (m *machine) state() *state {
+	if m.st == nil {
+		m.st = newState(len(m.shard.node.shards))
+	}
+	return m.st
+}
+
+// Apply implements engine.Machine.
+func (m *machine) Apply(e engine.Entry) error {
+	st := m.state()
+	if err := m.reader.Reset(e.Body); err != nil {
+		return fmt.Errorf("shard %d entry %d: %w", m.shard.id, e.Pos, err)
+	}
+	var rec flow.Record
+	for m.reader.More() {
+		if err := m.reader.Record(&rec); err != nil {
+			return fmt.Errorf("shard %d entry %d: %w", m.shard.id, e.Pos, err)
+		}
+		rec.At = flow.Instant(e.Wall)
+		st.apply(&rec)
+		m.shard.node.replayed.Add(1)
+	}
+	return nil
+}
+
+// Promote implements engine.Machine.
+func (m *machine) Promote(ep engine.Epoch, _ engine.Pos, wall int64) {
+	m.shard.box.tell(promoteMsg{epoch: ep, wall: flow.Instant(wall), st: m.state()})
+	m.st = nil
+}
+
+// Committed implements engine.Machine.
+func (m *machine) Committed(ep engine.Epoch, upto engine.Seq) {
+	m.shard.box.tell(committedMsg{ep, upto})
+}
+
+// Demote implements engine.Machine.
+func (m *machine) Demote(ep engine.Epoch, reason error) {
+	m.st = nil
+	m.shard.box.tell(demoteMsg{ep, reason})
+}
+
+// Capture implements engine.Machine.
+func (m *machine) Capture() (engine.Snapshot, error) {
+	reply := make(chan captureReply, 1)
+	m.shard.box.tell(captureMsg{reply})
+	select {
+	case r := <-reply:
+		if r.err != nil {
+			return nil, fmt.Errorf("capture shard %d: %w", m.shard.id, r.err)
+		}
+		return &snapshot{shard: m.shard, cap: r.cap}, nil
+	case <-m.shard.box.stopped:
+		return nil, engine.ErrStopped
+	}
+}

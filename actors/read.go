@@ -1,0 +1,213 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/pyrula/pyrula-node/flow"
+	"github.com/pyrula/pyrula-node/flow/wire"
+	"github.com/pyrula/pyrula-node/runactor"
+)
+
+// look is one run as a reader sees it: the run, and why it waits if it does.
+type look struct {
+	runactor.View
+	wait flow.Wait
+}
+
+// lookAt reads a run in its shard. For a run that waits for a token of another
+// shard the home key says so.
+func lookAt(id flow.RunID) func(*shard) (any, error) {
+	return func(s *shard) (any, error) {
+		slot := s.st.runs[id]
+		if slot == nil {
+			return nil, fmt.Errorf("run %s: %w", id, flow.ErrUnknownRun)
+		}
+		return s.look(slot), nil
+	}
+}
+
+func (s *shard) look(slot *runSlot) look {
+	l := look{View: slot.run.View()}
+	switch l.Status {
+	case flow.StatusSuspended:
+		l.wait, _ = slot.run.Explain()
+	case flow.StatusQueued:
+		if key := s.st.keys[l.Stamp.Home(l.Workflow)]; key != nil {
+			l.wait = key.key.Explain(s.now, l.Submitted, id(slot))
+		}
+	default:
+	}
+	return l
+}
+
+func id(slot *runSlot) flow.RunID { return slot.run.ID() }
+
+func (n *Node) view(ctx context.Context, id flow.RunID) (look, error) {
+	v, err := n.read(ctx, n.shardOf(id.Partition()), lookAt(id))
+	if err != nil {
+		return look{}, err
+	}
+	l := v.(look)
+	return l, n.knowWorkers(ctx, &l)
+}
+
+// knowWorkers refines a wait that no gate causes: whether workers are busy or
+// there is none is known to the dispatcher.
+func (n *Node) knowWorkers(ctx context.Context, l *look) error {
+	if l.wait.Reason != flow.WaitWorkerBusy {
+		return nil
+	}
+	q := n.asks.open(1)
+	n.dispatcher.box.tell(servedMsg{workflow: l.Workflow, ask: q.id})
+	a := n.await(ctx, q)[0]
+	if a.err != nil {
+		return a.err
+	}
+	if served, ok := a.value.(bool); ok && !served {
+		l.wait.Reason = flow.WaitNoWorker
+	}
+	return nil
+}
+
+// Run is the status of a run, after its end or after the wait, whichever is first.
+func (n *Node) Run(ctx context.Context, id flow.RunID, wait time.Duration) (wire.Run, error) {
+	if wait > 0 {
+		if err := n.waitEnd(ctx, id, wait); err != nil {
+			return wire.Run{}, err
+		}
+	}
+	l, err := n.view(ctx, id)
+	if err != nil {
+		return wire.Run{}, err
+	}
+	return runOf(&l), nil
+}
+
+// waitEnd returns when the run has ended or the time is over.
+func (n *Node) waitEnd(ctx context.Context, id flow.RunID, wait time.Duration) error {
+	if err := n.serving(); err != nil {
+		return err
+	}
+	q := n.asks.open(1)
+	s := n.shards[n.shardOf(id.Partition())]
+	s.box.tell(watchMsg{run: id, ask: q.id})
+	timed, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	a := q.wait(timed)[0]
+	if errors.Is(a.err, flow.ErrOutcomeUnknown) && timed.Err() != nil {
+		s.box.tell(unwatchMsg{run: id, ask: q.id})
+		return ctx.Err()
+	}
+	return a.err
+}
+
+// Events is the run's own journal (P26).
+func (n *Node) Events(ctx context.Context, id flow.RunID) (wire.Events, error) {
+	v, err := n.read(ctx, n.shardOf(id.Partition()), func(s *shard) (any, error) {
+		slot := s.st.runs[id]
+		if slot == nil {
+			return nil, fmt.Errorf("run %s: %w", id, flow.ErrUnknownRun)
+		}
+		return eventsOf(slot.run), nil
+	})
+	if err != nil {
+		return wire.Events{}, err
+	}
+	return wire.Events{Events: v.([]wire.Event)}, nil
+}
+
+func eventsOf(run *runactor.Run) []wire.Event {
+	list := run.Events()
+	out := make([]wire.Event, 0, len(list))
+	for _, e := range list {
+		w := wire.Event{
+			Seq: e.Seq, Type: e.Type, At: e.At.Millis(), Attempt: e.Attempt, Fence: e.Fence,
+			Worker: e.Worker, Reason: e.Reason, Until: e.Until.Millis(),
+		}
+		switch {
+		case e.Type == flow.EventInit:
+			stamp := run.Stamp()
+			gates := wire.GatesOf(stamp)
+			w.Gates, w.Unknown, w.Version = &gates, &stamp.Unknown, &stamp.Version
+		case e.Type == flow.EventClaimed:
+			w.Version = &e.Version
+		}
+		if e.ErrType != "" || e.ErrText != "" {
+			w.Error = &wire.RunError{Type: e.ErrType, Message: e.ErrText}
+		}
+		out = append(out, w)
+	}
+	return out
+}
+
+// keyLook is a key as a reader sees it.
+func (n *Node) keyLook(s *shard, k flow.KeyID) wire.KeyView {
+	out := wire.KeyView{Workflow: k.Workflow, Key: k.Value, Holders: []wire.Holder{}}
+	if def := currentOf(n.registry.list(k.Workflow)); def != nil {
+		for _, r := range def.Rules {
+			switch r.Kind {
+			case flow.GateLimit:
+				out.Max = new(r.Max)
+			case flow.GateRate: // a key that nobody remembers has a full bucket
+				out.Rate = &wire.RateState{Tokens: r.Burst, Burst: r.Burst, PerSecond: flow.PerSecond(r.Interval)}
+			}
+		}
+	}
+	slot := s.st.keys[k]
+	if slot == nil {
+		return out
+	}
+	v := slot.key.View(s.now)
+	out.Used, out.Queued, out.Holders = v.Used, v.Queue+v.Wants, holdersOf(v.Holders)
+	if out.Max == nil && v.Max > 0 {
+		out.Max = &v.Max
+	}
+	if v.Interval > 0 {
+		out.Rate = &wire.RateState{Tokens: v.Tokens, Burst: v.Burst, PerSecond: flow.PerSecond(v.Interval)}
+		if v.Tokens == 0 {
+			out.Rate.OpensAt = new(v.OpensAt.Millis())
+		}
+	}
+	if v.Oldest != 0 {
+		out.OldestWaitMS = new(s.now.Sub(v.Oldest).Millis())
+	}
+	return out
+}
+
+// Key is a key as it stands. A key that nobody has used is an idle key, not an
+// error: any text is a key (S99).
+func (n *Node) Key(ctx context.Context, workflow, key string) (wire.KeyView, error) {
+	if err := n.serving(); err != nil {
+		return wire.KeyView{}, err
+	}
+	if len(n.registry.list(workflow)) == 0 {
+		return wire.KeyView{}, fmt.Errorf("workflow %q: %w", workflow, flow.ErrUnknownWorkflow)
+	}
+	if err := flow.CheckKey("key", key); err != nil {
+		return wire.KeyView{}, err
+	}
+	k := flow.KeyID{Workflow: workflow, Value: key}
+	v, err := n.read(ctx, n.shardOf(k.Partition()), func(s *shard) (any, error) { return n.keyLook(s, k), nil })
+	if err != nil {
+		return wire.KeyView{}, err
+	}
+	return v.(wire.KeyView), nil
+}
+
+func holdersOf(list []flow.Holder) []wire.Holder {
+	out := make([]wire.Holder, 0, len(list))
+	for _, h := range list {
+		w := wire.Holder{RunID: h.Run.String(), Fence: h.Fence, State: "executing"}
+		switch {
+		case h.Terminated:
+			w.State = "terminated"
+		case h.Reserved:
+			w.State = "reserved"
+		}
+		out = append(out, w)
+	}
+	return out
+}

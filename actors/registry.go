@@ -1,0 +1,146 @@
+package actors
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"sync/atomic"
+
+	"github.com/pyrula/pyrula-node/flow"
+)
+
+// Bounds of the registry.
+const (
+	maxWorkflows   = 10_000
+	maxDefinitions = 256 // of one workflow, in all of its versions
+)
+
+// definitions are the declarations of all workflows, oldest first for each. They
+// live in shard 0 (R17). A definition and a list are never changed once they are
+// in, so a copy of the map may be read by anybody.
+type definitions struct {
+	byWorkflow map[string][]*flow.Definition
+}
+
+// declare takes a RecDeclared: the definition becomes its workflow's newest.
+func (d *definitions) declare(rec *flow.Record) {
+	r := flow.NewReader()
+	if err := r.Reset(rec.Payload); err != nil {
+		panic(fmt.Sprintf("a declaration of %s: %v", rec.Workflow, err))
+	}
+	def, err := r.Definition()
+	if err != nil {
+		panic(fmt.Sprintf("a declaration of %s: %v", rec.Workflow, err))
+	}
+	if d.byWorkflow == nil {
+		d.byWorkflow = make(map[string][]*flow.Definition)
+	}
+	old := d.byWorkflow[def.Workflow]
+	list := make([]*flow.Definition, 0, len(old)+1)
+	for _, o := range old {
+		if o.Version != def.Version || o.GatesHash != def.GatesHash {
+			list = append(list, o)
+		}
+	}
+	d.byWorkflow[def.Workflow] = append(list, def)
+}
+
+// decide prepares the declaration of def: what stands afterwards, and whether
+// that changes anything. Errors: flow.ErrOverloaded at a bound.
+func (d *definitions) decide(def *flow.Definition, now flow.Instant) (stands *flow.Definition, changed bool, err error) {
+	list := d.byWorkflow[def.Workflow]
+	if old := lastOf(list, def.Version); old != nil && old.Same(def) {
+		return old, false, nil
+	}
+	if len(list) == 0 && len(d.byWorkflow) >= maxWorkflows {
+		return nil, false, fmt.Errorf("declare %q beside %d workflows: %w", def.Workflow, maxWorkflows, flow.ErrOverloaded)
+	}
+	if len(list) >= maxDefinitions {
+		return nil, false, fmt.Errorf("declare %q a %d-th time: %w", def.Workflow, maxDefinitions+1, flow.ErrOverloaded)
+	}
+	stamped := *def
+	stamped.At = now
+	if old := lastOf(list, def.Version); old != nil {
+		stamped.Rank = old.Rank
+	} else {
+		stamped.Rank = flow.RankOf(def.Version, versions(list)+1)
+	}
+	return &stamped, true, nil
+}
+
+func versions(list []*flow.Definition) int64 {
+	seen := make(map[string]bool, len(list))
+	for _, d := range list {
+		seen[d.Version] = true
+	}
+	return int64(len(seen))
+}
+
+// lastOf is the version's last declaration, or nil.
+func lastOf(list []*flow.Definition, version string) *flow.Definition {
+	for i := len(list) - 1; i >= 0; i-- {
+		if list[i].Version == version {
+			return list[i]
+		}
+	}
+	return nil
+}
+
+// currentOf is what a submit by name is stamped with: the newest version's last
+// declaration, or nil.
+func currentOf(list []*flow.Definition) *flow.Definition {
+	var best *flow.Definition
+	for _, d := range list {
+		if best == nil || flow.CompareVersions(d, best) >= 0 {
+			best = d
+		}
+	}
+	return best
+}
+
+func (d *definitions) clone() map[string][]*flow.Definition { return maps.Clone(d.byWorkflow) }
+
+// registry is a node's cache of the declarations: an immutable map that is
+// replaced whole. Safe for any goroutine.
+type registry struct {
+	byWorkflow atomic.Pointer[map[string][]*flow.Definition]
+}
+
+// publish replaces the cache; d is never changed afterwards.
+func (r *registry) publish(d *definitions) {
+	r.byWorkflow.Store(&d.byWorkflow)
+}
+
+func (r *registry) list(workflow string) []*flow.Definition {
+	m := r.byWorkflow.Load()
+	if m == nil {
+		return nil
+	}
+	return (*m)[workflow]
+}
+
+func (r *registry) names() []string {
+	m := r.byWorkflow.Load()
+	if m == nil {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(*m))
+}
+
+// find is the declaration that a worker or a caller means: by gates hash when one
+// is given, else the version's last. Errors: flow.ErrUnknownWorkflow,
+// flow.ErrNotDeclared.
+func (r *registry) find(workflow, version, gatesHash string) (*flow.Definition, error) {
+	list := r.list(workflow)
+	if gatesHash == "" {
+		if def := lastOf(list, version); def != nil {
+			return def, nil
+		}
+	}
+	for _, def := range list {
+		if gatesHash != "" && def.Version == version && def.GatesHash == gatesHash {
+			return def, nil
+		}
+	}
+	return nil, fmt.Errorf("workflow %q version %q: %w", workflow, version, flow.ErrNotDeclared)
+}

@@ -1,0 +1,241 @@
+package actors
+
+import (
+	"fmt"
+
+	"github.com/pyrula/pyrula-node/flow"
+	"github.com/pyrula/pyrula-node/keyactor"
+	"github.com/pyrula/pyrula-node/persistence/engine"
+	"github.com/pyrula/pyrula-node/runactor"
+)
+
+// state is all that a shard remembers: pure, built by apply alone, the same for
+// the live path, for replay and for a follower. Whatever else a shard has (asks,
+// parked credit, watchers, timers) is thrown away with its ownership.
+type state struct {
+	runs     map[flow.RunID]*runSlot
+	keys     map[flow.KeyID]*keySlot
+	runSlab  slab[*runSlot]
+	keySlab  slab[*keySlot]
+	fence    uint64       // the last fence given (R18)
+	lastSent flow.Instant // the last submit instant given: order keys strictly rise
+	mail     mailboxes
+	keyed    map[string]keyedRun
+	requests requestMemory
+	defs     definitions // shard 0 only
+	index    runIndex
+	capture  *capture // the snapshot under way, if any
+}
+
+// runSlot is a run and what the shard keeps beside it. Fields after run are
+// volatile.
+type runSlot struct {
+	run      *runactor.Run
+	seat     int
+	saved    uint64       // the capture that has the run
+	armed    flow.Instant // the instant of its entry in the timer heap; zero for none
+	watchers []watcher
+}
+
+// keySlot is a key and what the shard keeps beside it. Fields after key are
+// volatile.
+type keySlot struct {
+	id       flow.KeyID
+	key      *keyactor.Key
+	seat     int
+	saved    uint64
+	armed    flow.Instant
+	dirty    bool     // to be looked at before the turn ends
+	reported int64    // what the dispatcher was last told
+	consumed int64    // offers handled since then
+	parked   []parked // credit that waits for a token on its way
+}
+
+// keyedRun is what an idempotency key names: the run, and the letter that makes it
+// when it lives in another shard.
+type keyedRun struct {
+	run    flow.RunID
+	shard  engine.ShardID
+	letter uint64
+}
+
+func newState(shards int) *state {
+	return &state{
+		runs:  make(map[flow.RunID]*runSlot),
+		keys:  make(map[flow.KeyID]*keySlot),
+		mail:  newMailboxes(shards),
+		keyed: make(map[string]keyedRun),
+		index: newRunIndex(),
+	}
+}
+
+// touched is what one record changed.
+type touched struct {
+	run   *runSlot
+	key   *keySlot
+	ended bool // the run is over since this record
+}
+
+// apply takes one fact: the only way a state changes. It fills rec in from the run
+// before the key sees it, so a record that is to be written is written first. A
+// record that can't be applied panics: the log and the state disagree.
+func (st *state) apply(rec *flow.Record) touched {
+	switch {
+	case rec.Kind < flow.RecAsked || rec.Kind >= flow.RecVolatile:
+		return st.applyRun(rec)
+	case rec.Kind < flow.RecPromoted:
+		k := st.touchKey(rec.Key)
+		k.key.Apply(rec)
+		return touched{key: k}
+	}
+	st.applyShard(rec)
+	return touched{}
+}
+
+func (st *state) applyRun(rec *flow.Record) touched {
+	slot := st.runs[rec.Run]
+	if slot == nil {
+		if rec.Kind != flow.RecSubmitted {
+			panic(fmt.Sprintf("record %s for run %s, which doesn't exist", rec.Kind, rec.Run))
+		}
+		slot = st.addRun(runactor.New(rec.Run))
+	}
+	st.capture.beforeRun(slot)
+	was := slot.run.Status()
+	t := touched{run: slot}
+	if concernsKey(rec.Kind) {
+		t.key = st.fillIn(slot.run, rec)
+	}
+	slot.run.Apply(rec)
+	if t.key != nil {
+		t.key.key.Apply(rec)
+	}
+	st.note(slot, was, rec)
+	t.ended = slot.run.Status().Ended() && !was.Ended()
+	return t
+}
+
+// concernsKey says whether a record of a run also goes to its home key.
+func concernsKey(k flow.RecordKind) bool {
+	return k != flow.RecCancelAsked && k != flow.RecRenewed
+}
+
+// fillIn completes a record for the run's home key, and finds the key.
+func (st *state) fillIn(run *runactor.Run, rec *flow.Record) *keySlot {
+	if rec.Kind == flow.RecSubmitted {
+		rec.Key = rec.Stamp.Home(rec.Workflow)
+		return st.touchKey(rec.Key)
+	}
+	rec.Key = run.Stamp().Home(run.Workflow())
+	rec.Order, rec.Stamp = run.Order(), run.Stamp()
+	if run.Started() {
+		rec.Flags |= flow.FlagStarted
+	}
+	return st.touchKey(rec.Key)
+}
+
+// note keeps what is derived from runs in step.
+func (st *state) note(slot *runSlot, was flow.Status, rec *flow.Record) {
+	run := slot.run
+	switch rec.Kind {
+	case flow.RecSubmitted:
+		st.lastSent = max(st.lastSent, rec.Order)
+		st.requests.remember(rec.RequestID, rec.Run, rec.Order)
+	case flow.RecAdmitted:
+		st.fence = max(st.fence, rec.Fence)
+	default:
+	}
+	if now := run.Status(); now != was {
+		st.index.move(run, was, now)
+	}
+}
+
+func (st *state) addRun(run *runactor.Run) *runSlot {
+	slot := &runSlot{run: run, saved: st.capture.newborn()}
+	slot.seat = st.runSlab.add(slot)
+	st.runs[run.ID()] = slot
+	return slot
+}
+
+// touchKey finds a key actor or wakes it, and lets a snapshot under way keep its
+// old self.
+func (st *state) touchKey(id flow.KeyID) *keySlot {
+	slot := st.keys[id]
+	if slot == nil {
+		slot = &keySlot{id: id, key: keyactor.New(id), saved: st.capture.newborn()}
+		slot.seat = st.keySlab.add(slot)
+		st.keys[id] = slot
+		return slot
+	}
+	st.capture.beforeKey(slot)
+	return slot
+}
+
+// dropKey passivates a key that has nothing to remember.
+func (st *state) dropKey(slot *keySlot) {
+	st.capture.beforeKey(slot)
+	st.keySlab.remove(slot.seat)
+	delete(st.keys, slot.id)
+}
+
+func (st *state) applyShard(rec *flow.Record) {
+	switch rec.Kind {
+	case flow.RecPromoted:
+		st.fence = rec.Fence
+		st.lastSent = max(st.lastSent, rec.Order)
+	case flow.RecSent:
+		st.mail.sent(engine.ShardID(rec.Shard), rec.Number, rec.Payload)
+	case flow.RecReceived:
+		st.mail.received(engine.ShardID(rec.Shard), rec.Number)
+	case flow.RecDelivered:
+		st.mail.delivered(engine.ShardID(rec.Shard), rec.Number)
+	case flow.RecDeclared:
+		st.defs.declare(rec)
+	case flow.RecKeyed:
+		st.keyed[rec.IdempotencyKey] = keyedRun{rec.Run, engine.ShardID(rec.Shard), rec.Number}
+	default:
+		panic(fmt.Sprintf("record %s is not a shard's", rec.Kind))
+	}
+}
+
+// check reports the first broken invariant of any machine.
+func (st *state) check() error {
+	for _, slot := range st.keySlab.seats {
+		if slot == nil {
+			continue
+		}
+		if err := slot.key.Check(); err != nil {
+			return fmt.Errorf("%s: %w", slot.id, err)
+		}
+	}
+	for _, slot := range st.runSlab.seats {
+		if err := slot.run.Check(); err != nil {
+			return fmt.Errorf("run %s: %w", slot.run.ID(), err)
+		}
+	}
+	return nil
+}
+
+// slab keeps entities at fixed seats, so that a snapshot can walk them in slices
+// while others come and go.
+type slab[T comparable] struct {
+	seats []T
+	free  []int
+}
+
+func (s *slab[T]) add(v T) int {
+	if n := len(s.free); n > 0 {
+		seat := s.free[n-1]
+		s.free = s.free[:n-1]
+		s.seats[seat] = v
+		return seat
+	}
+	s.seats = append(s.seats, v)
+	return len(s.seats) - 1
+}
+
+func (s *slab[T]) remove(seat int) {
+	var none T
+	s.seats[seat] = none
+	s.free = append(s.free, seat)
+}

@@ -1,0 +1,85 @@
+package actors
+
+import (
+	"container/heap"
+
+	"github.com/pyrula/pyrula-node/flow"
+)
+
+// timers is the one heap of a shard's deadlines. An entity has at most one valid
+// entry, for the instant in its slot's armed field; an entry whose instant isn't
+// that one is stale and skipped. A deadline that moves later leaves its entry
+// alone and is armed again when that comes up, so a heartbeat costs nothing here.
+type timers struct{ heap timerHeap }
+
+type timer struct {
+	at  flow.Instant
+	run *runSlot
+	key *keySlot
+}
+
+// armRun and armKey enter a deadline unless an earlier entry covers it.
+func (t *timers) armRun(s *runSlot, at flow.Instant) {
+	if s.armed == 0 || at < s.armed {
+		s.armed = at
+		heap.Push(&t.heap, timer{at: at, run: s})
+	}
+}
+
+func (t *timers) armKey(s *keySlot, at flow.Instant) {
+	if s.armed == 0 || at < s.armed {
+		s.armed = at
+		heap.Push(&t.heap, timer{at: at, key: s})
+	}
+}
+
+// next is the instant of the earliest valid entry.
+func (t *timers) next() (flow.Instant, bool) {
+	for len(t.heap) > 0 {
+		if top := t.heap[0]; top.valid() {
+			return top.at, true
+		}
+		heap.Pop(&t.heap)
+	}
+	return 0, false
+}
+
+// due takes the earliest entry out if it has come.
+func (t *timers) due(now flow.Instant) (timer, bool) {
+	at, ok := t.next()
+	if !ok || at > now {
+		return timer{}, false
+	}
+	top := heap.Pop(&t.heap).(timer)
+	if top.run != nil {
+		top.run.armed = 0
+	} else {
+		top.key.armed = 0
+	}
+	return top, true
+}
+
+func (t timer) valid() bool {
+	if t.run != nil {
+		return t.run.armed == t.at
+	}
+	return t.key.armed == t.at
+}
+
+type timerHeap []timer
+
+func (h timerHeap) Len() int           { return len(h) }
+func (h timerHeap) Less(i, j int) bool { return h[i].at < h[j].at }
+func (h timerHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+
+// Push and Pop are container/heap's.
+func (h *timerHeap) Push(x any) { *h = append(*h, x.(timer)) }
+
+func (h *timerHeap) Pop() any {
+	old := *h
+	n := len(old) - 1
+	x := old[n]
+	old[n] = timer{}
+	*h = old[:n]
+	return x
+}

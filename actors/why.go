@@ -1,0 +1,97 @@
+package actors
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/pyrula/pyrula-node/flow"
+	"github.com/pyrula/pyrula-node/flow/wire"
+)
+
+// Why says in full why a run waits: its gates in the order in which they are
+// asked, who holds its slots, its place, and what would let it go.
+func (n *Node) Why(ctx context.Context, id flow.RunID) (wire.Why, error) {
+	l, err := n.view(ctx, id)
+	if err != nil {
+		return wire.Why{}, err
+	}
+	w := wire.Why{RunID: l.ID.String(), Status: l.Status.String(), Wait: waitOf(&l), Gates: []wire.WhyGate{}, Holders: []wire.Holder{}}
+	if !l.waits() {
+		w.Text = fmt.Sprintf("The run is %s and waits for nothing.", l.Status)
+		return w, nil
+	}
+	if err := n.askRemote(ctx, &l); err != nil {
+		return wire.Why{}, err
+	}
+	w.Wait, w.Holders = waitOf(&l), holdersOf(l.wait.Holders)
+	for i, g := range wire.GatesOf(l.Stamp) {
+		w.Gates = append(w.Gates, gateNow(g, l.Stamp.Gates[i].Kind, &l.wait))
+	}
+	w.Text = sentence(&l)
+	return w, nil
+}
+
+// askRemote completes the wait for a token of another key: only that key knows
+// when it comes.
+func (n *Node) askRemote(ctx context.Context, l *look) error {
+	remote, ok := l.Stamp.Remote(l.Workflow)
+	if !ok || l.wait.Reason != flow.WaitRate {
+		return nil
+	}
+	v, err := n.read(ctx, n.shardOf(remote.Partition()), func(s *shard) (any, error) {
+		if slot := s.st.keys[remote]; slot != nil {
+			return slot.key.Explain(s.now, l.Submitted, l.ID), nil
+		}
+		return flow.Wait{}, nil
+	})
+	if err != nil {
+		return err
+	}
+	if w := v.(flow.Wait); w.Reason != "" {
+		l.wait.Tokens, l.wait.Burst, l.wait.OpensAt = w.Tokens, w.Burst, w.OpensAt
+	}
+	return nil
+}
+
+// gateNow is one gate as the wait found it.
+func gateNow(g wire.Gate, kind flow.GateKind, w *flow.Wait) wire.WhyGate {
+	out := wire.WhyGate{Gate: g, Open: w.Gate != kind}
+	switch kind {
+	case flow.GateLimit:
+		if w.Max > 0 {
+			out.Used = new(w.Used)
+		}
+	case flow.GateRate:
+		if w.Burst > 0 {
+			out.Tokens = new(w.Tokens)
+		}
+		if !out.Open {
+			out.OpensAt = millisOrNull(w.OpensAt)
+		}
+	}
+	return out
+}
+
+// sentence says it to a person.
+func sentence(l *look) string {
+	w := &l.wait
+	switch w.Reason {
+	case flow.WaitLimit:
+		return fmt.Sprintf("It waits for a slot: %d of %d of limit key %q are taken, and it is number %d in the queue.", w.Used, w.Max, w.Key, w.Position)
+	case flow.WaitRate:
+		if w.OpensAt == 0 {
+			return fmt.Sprintf("It waits for a token of rate key %q, which was asked for it.", w.Key)
+		}
+		return fmt.Sprintf("It waits for a token of rate key %q: the next one for it comes at %d ms (Unix), and it is number %d in the queue.", w.Key, w.OpensAt.Millis(), w.Position)
+	case flow.WaitSchedule:
+		return fmt.Sprintf("It is suspended until %d ms (Unix).", w.OpensAt.Millis())
+	case flow.WaitRetryBackoff:
+		return fmt.Sprintf("Attempt %d failed; the next one may start at %d ms (Unix).", l.Attempt, w.OpensAt.Millis())
+	case flow.WaitNoWorker:
+		return fmt.Sprintf("No gate holds it: no live worker serves workflow %q.", l.Workflow)
+	case flow.WaitCluster:
+		return "A message about it is on its way between shards."
+	default:
+		return "No gate holds it: it starts as soon as a worker has credit."
+	}
+}

@@ -1,0 +1,211 @@
+package actors
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/pyrula/pyrula-node/flow"
+	"github.com/pyrula/pyrula-node/flow/wire"
+)
+
+// Claim waits up to the claim's wait for runs that the worker may execute. A claim
+// whose ctx ends is withdrawn, and what was granted meanwhile is handed back.
+func (n *Node) Claim(ctx context.Context, c wire.Claim) (wire.Claimed, error) {
+	out := wire.Claimed{Runs: []wire.Grant{}}
+	if err := n.takesNewWork(); err != nil {
+		return out, err
+	}
+	serves := make([]*flow.Definition, 0, len(c.Workflows))
+	for i, w := range c.Workflows {
+		def, err := n.registry.find(w.Name, w.Version, w.GatesHash)
+		if err != nil {
+			return out, flow.At(fmt.Sprintf("workflows[%d].", i), err)
+		}
+		serves = append(serves, def)
+	}
+	if c.Credit <= 0 || len(serves) == 0 {
+		return out, nil
+	}
+	q := n.asks.open(1)
+	n.dispatcher.box.tell(&claimMsg{
+		ask: q.id, worker: c.Worker, serves: serves, credit: c.Credit,
+		wait: flow.Span(c.WaitMS) * flow.Millisecond,
+	})
+	select {
+	case <-q.done:
+	case <-ctx.Done():
+		n.dispatcher.box.tell(unclaimMsg{q.id})
+		a := n.await(context.WithoutCancel(ctx), q)[0]
+		n.handAllBack(a)
+		return out, ctx.Err()
+	}
+	a := q.wait(ctx)[0]
+	if a.err != nil {
+		return out, a.err
+	}
+	for _, g := range a.value.([]*Grant) {
+		out.Runs = append(out.Runs, grantOf(g))
+	}
+	return out, nil
+}
+
+func (n *Node) handAllBack(a answer) {
+	grants, ok := a.value.([]*Grant)
+	if !ok {
+		return
+	}
+	for _, g := range grants {
+		n.handBack(g)
+	}
+}
+
+func grantOf(g *Grant) wire.Grant {
+	return wire.Grant{
+		RunID: g.Run.String(), Workflow: g.Workflow, Version: g.Version, Key: g.Key,
+		Params: g.Params, Attempt: g.Attempt, Fence: g.Fence, LeaseSeconds: wire.Seconds(g.Lease),
+		Steps: []wire.Step{}, Signals: []wire.Signal{}, State: json.RawMessage("{}"), CancelRequested: g.Cancelled,
+	}
+}
+
+// Heartbeat renews leases. A run that the worker doesn't hold is answered without
+// OK; that is no error.
+func (n *Node) Heartbeat(ctx context.Context, h wire.Heartbeat) (wire.HeartbeatResult, error) {
+	out := wire.HeartbeatResult{Runs: make([]wire.BeatResult, len(h.Runs))}
+	if err := n.serving(); err != nil {
+		return out, err
+	}
+	q := n.asks.open(len(h.Runs))
+	for i, b := range h.Runs {
+		out.Runs[i].RunID = b.RunID
+		id, err := flow.ParseRunID(b.RunID)
+		if err != nil {
+			q.put(answer{item: i, err: flow.ErrUnknownRun})
+			continue
+		}
+		n.shards[n.shardOf(id.Partition())].box.tell(&command{
+			in:  flow.Input{Kind: flow.InHeartbeat, Fields: flow.Fields{Run: id, Fence: b.Fence}},
+			ask: q.id, item: i,
+		})
+	}
+	n.dispatcher.box.tell(seenMsg{h.Worker})
+	var unknown error
+	for i, a := range n.await(ctx, q) {
+		if a.err != nil && !errors.Is(a.err, flow.ErrUnknownRun) {
+			unknown = a.err
+		}
+		out.Runs[i].OK = a.err == nil && a.flags.Has(flow.FlagOK)
+		out.Runs[i].CancelRequested = a.flags.Has(flow.FlagCancel)
+	}
+	return out, unknown
+}
+
+// Complete ends runs with results, each on its own.
+func (n *Node) Complete(ctx context.Context, runs []wire.Completion) ([]wire.CompleteResult, []error) {
+	out, errs := make([]wire.CompleteResult, len(runs)), make([]error, len(runs))
+	refused := n.serving()
+	q := n.asks.open(len(runs))
+	for i := range runs {
+		out[i].RunID = runs[i].RunID
+		in, err := completion(&runs[i])
+		if refused != nil {
+			err = refused
+		}
+		if err != nil {
+			q.put(answer{item: i, err: err})
+			continue
+		}
+		n.shards[n.shardOf(in.Run.Partition())].box.tell(&command{in: in, ask: q.id, item: i})
+	}
+	for i, a := range n.await(ctx, q) {
+		if errs[i] = a.err; a.err == nil {
+			out[i].Status = statusOf(a)
+		}
+	}
+	return out, errs
+}
+
+func completion(c *wire.Completion) (flow.Input, error) {
+	id, err := flow.ParseRunID(c.RunID)
+	if err != nil {
+		return flow.Input{}, fmt.Errorf("%w: %w", flow.ErrUnknownRun, err)
+	}
+	result := []byte(c.Result)
+	if len(result) == 0 {
+		result = []byte("null")
+	}
+	if len(result) > flow.MaxPayloadBytes {
+		return flow.Input{}, flow.Invalid("result", fmt.Sprintf("must be at most %d bytes", flow.MaxPayloadBytes))
+	}
+	return flow.Input{Kind: flow.InComplete, Fields: flow.Fields{Run: id, Fence: c.Fence, Payload: result}}, nil
+}
+
+func statusOf(a answer) string {
+	s, ok := a.value.(flow.Status)
+	if !ok {
+		return ""
+	}
+	return s.String()
+}
+
+// Fail reports a failed attempt.
+func (n *Node) Fail(ctx context.Context, id flow.RunID, f wire.Fail) (wire.Ended, error) {
+	switch {
+	case len(f.Error.Type) > flow.MaxErrorTypeBytes:
+		return wire.Ended{}, flow.Invalid("error.type", fmt.Sprintf("must be at most %d bytes", flow.MaxErrorTypeBytes))
+	case len(f.Error.Message) > flow.MaxErrorMessageBytes:
+		return wire.Ended{}, flow.Invalid("error.message", fmt.Sprintf("must be at most %d bytes", flow.MaxErrorMessageBytes))
+	}
+	in := flow.Input{Kind: flow.InFail, Fields: flow.Fields{
+		Run: id, Fence: f.Fence, ErrType: f.Error.Type, ErrText: f.Error.Message,
+	}}
+	if f.Retryable {
+		in.Flags |= flow.FlagRetryable
+	}
+	return n.end(ctx, in)
+}
+
+// Suspend gives a run back until a moment; one that has passed hands it back at
+// once.
+func (n *Node) Suspend(ctx context.Context, id flow.RunID, s wire.Suspend) (wire.Ended, error) {
+	if s.Until.Signal != "" || len(s.Until.Runs) > 0 || s.Until.AtMS == nil {
+		return wire.Ended{}, fmt.Errorf("suspend until a signal or other runs: %w", flow.ErrUnsupported)
+	}
+	until := max(flow.InstantOfMillis(*s.Until.AtMS), 1)
+	if until == flow.MaxInstant {
+		return wire.Ended{}, flow.Invalid("until.at_ms", "must be a moment before the year 2262")
+	}
+	return n.end(ctx, flow.Input{Kind: flow.InSuspend, Fields: flow.Fields{
+		Run: id, Fence: s.Fence, Until: until, Flags: flow.FlagAbsolute,
+	}})
+}
+
+func (n *Node) end(ctx context.Context, in flow.Input) (wire.Ended, error) {
+	a, err := n.askRun(ctx, in)
+	if err != nil {
+		return wire.Ended{}, err
+	}
+	return wire.Ended{RunID: in.Run.String(), Status: statusOf(a)}, nil
+}
+
+// Cancel asks for a run's end; the answer says where it stands.
+func (n *Node) Cancel(ctx context.Context, id flow.RunID, reason string) (wire.Stopped, error) {
+	return n.stop(ctx, flow.InCancel, id, reason)
+}
+
+// Terminate ends a run at once.
+func (n *Node) Terminate(ctx context.Context, id flow.RunID, reason string) (wire.Stopped, error) {
+	return n.stop(ctx, flow.InTerminate, id, reason)
+}
+
+func (n *Node) stop(ctx context.Context, kind flow.InputKind, id flow.RunID, reason string) (wire.Stopped, error) {
+	if len(reason) > flow.MaxReasonBytes {
+		return wire.Stopped{}, flow.Invalid("reason", fmt.Sprintf("must be at most %d bytes", flow.MaxReasonBytes))
+	}
+	a, err := n.askRun(ctx, flow.Input{Kind: kind, Fields: flow.Fields{Run: id, Reason: reason}})
+	if err != nil {
+		return wire.Stopped{}, err
+	}
+	return wire.Stopped{RunID: id.String(), Status: statusOf(a)}, nil
+}
