@@ -1,0 +1,70 @@
+package node
+
+import (
+	"context"
+	"time"
+
+	"github.com/pyrula/pyrula-node/actors"
+	"github.com/pyrula/pyrula-node/flow"
+	"github.com/pyrula/pyrula-node/flow/wire"
+	"github.com/pyrula/pyrula-node/transport"
+)
+
+// face is the actors' node with what only this room knows.
+type face struct {
+	*actors.Node
+	node *Node
+}
+
+var _ transport.Node = face{}
+
+func (n *Node) face() face { return face{n.actors, n} }
+
+// Describe implements transport.Reporter.
+func (f face) Describe(ctx context.Context) (wire.Node, error) {
+	out, err := f.Node.Describe(ctx)
+	if err != nil {
+		return out, err
+	}
+	out.NodeID, out.Version = f.node.cfg.NodeID, Version
+	out.DataDir, out.Fsync = f.node.cfg.DataDir, f.node.cfg.Fsync.String()
+	if r := f.node.recovery.Load(); r != nil {
+		out.Recovery = *r
+	}
+	return out, nil
+}
+
+// observer passes what the actors see to the metrics.
+type observer struct{ metrics *transport.Metrics }
+
+var _ actors.Observer = observer{}
+
+// RunStarted implements actors.Observer.
+func (o observer) RunStarted(workflow string, waited flow.Span) {
+	o.metrics.RunStarted(workflow)
+	o.metrics.RunWaited(workflow, "start", time.Duration(waited))
+}
+
+// RunFinished implements actors.Observer.
+func (o observer) RunFinished(workflow string, status flow.Status, took flow.Span) {
+	o.metrics.RunFinished(workflow, status.String())
+	o.metrics.RunDuration(workflow, time.Duration(took))
+}
+
+// gaugeTimeout bounds a scrape's look at the shards.
+const gaugeTimeout = 5 * time.Second
+
+// gauges are the numbers of one scrape; none while the node isn't ready.
+func (n *Node) gauges() transport.Stats {
+	ctx, cancel := context.WithTimeout(context.Background(), gaugeTimeout)
+	defer cancel()
+	var out transport.Stats
+	stats, err := n.actors.Stats(ctx)
+	if err != nil {
+		return out
+	}
+	for _, c := range stats.Runs {
+		out.Runs = append(out.Runs, transport.RunCount{Workflow: c.Workflow, State: c.Status.String(), N: c.Runs})
+	}
+	return out
+}

@@ -1,0 +1,83 @@
+package pyrula
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/pyrula/pyrula-node/flow/wire"
+)
+
+// claimBackoffMax bounds the wait between claims that fail.
+const claimBackoffMax = 30 * time.Second
+
+// claims asks for runs whenever there are free places, until ctx ends or the node
+// refuses for good. A claim isn't repeated blindly: an answer that is lost may have
+// granted runs, and those wait for their leases to run out.
+func (s *shift) claims(ctx context.Context) error {
+	for n := 0; ctx.Err() == nil; {
+		credit := s.slots.take()
+		if credit == 0 {
+			select {
+			case <-s.slots.wake:
+			case <-ctx.Done():
+			}
+			continue
+		}
+		began := s.w.now()
+		granted, err := s.claim(ctx, credit)
+		s.slots.give(credit - granted)
+		switch {
+		case ctx.Err() != nil:
+		case err != nil:
+			if err := s.afterClaim(ctx, err, n); err != nil {
+				return err
+			}
+			n++
+		case granted == 0 && s.w.now().Sub(began) < s.patience/2:
+			// The node answers early, say because it shuts down: no tight loop.
+			if pause(ctx, backoff(n, backoffMax)) == nil {
+				n++
+			}
+		default:
+			n = 0
+		}
+	}
+	return nil
+}
+
+// claim asks once and says how many places the granted runs take.
+func (s *shift) claim(ctx context.Context, credit int) (int, error) {
+	req := request{method: http.MethodPost, path: wire.PathClaims, body: s.claimOf(credit, s.patience), wait: s.patience}
+	s.waiting.Store(true)
+	defer s.waiting.Store(false)
+	sent := s.w.now() // before the request leaves: the lease counts from here (R1)
+	var out wire.Claimed
+	if err := s.w.client.attempt(ctx, &req, &out); err != nil {
+		return 0, err
+	}
+	return s.adopt(out.Runs, sent), nil
+}
+
+func (s *shift) claimOf(credit int, wait time.Duration) *wire.Claim {
+	return &wire.Claim{Worker: s.w.cfg.Name, Workflows: s.claiming, Credit: credit, WaitMS: wait.Milliseconds()}
+}
+
+// afterClaim waits after a claim that failed; an error ends the shift.
+func (s *shift) afterClaim(ctx context.Context, err error, n int) error {
+	if errors.Is(err, ErrNotDeclared) {
+		// The node has lost what it knew, say a trial node that began anew.
+		s.log.warn("declare the workflows again", err)
+		if err := s.declare(ctx); err != nil {
+			return err
+		}
+	} else if !retryable(err) && !errors.Is(err, ErrInternal) && !errors.Is(err, ErrBadAnswer) {
+		return fmt.Errorf("claim: %w", err)
+	}
+	s.log.warn("claim again", err)
+	wait := max(backoff(n, claimBackoffMax), min(retryAfter(err), claimBackoffMax))
+	_ = pause(ctx, wait) // the end of ctx shows in the loop
+	return nil
+}

@@ -1,0 +1,115 @@
+package pyrula
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/pyrula/pyrula-node/flow"
+	"github.com/pyrula/pyrula-node/flow/wire"
+)
+
+// Definition is a workflow with its types taken off, so that workflows of different
+// types stand in one list. Every *[Workflow] is one; only this package makes them.
+type Definition interface {
+	definition() *definition
+}
+
+// definition is what a worker and a client know of a workflow. It is never changed
+// once [Define] has returned.
+type definition struct {
+	name     string
+	version  string
+	limit    *flow.Limit
+	rate     *flow.Rate
+	limitKey any // as the user wrote it
+	rateKey  any
+	attempts *int64
+	backoff  *float64
+	lease    time.Duration
+	leaseSet bool
+	err      error // the first fault; returned by whatever uses the workflow
+
+	input reflect.Type // In of Define
+	// prepare decodes params and returns the call of the body with them.
+	prepare func(params json.RawMessage) (call, error)
+}
+
+// call runs a body with its parameters and returns the encoded result.
+type call func(r *Run) (json.RawMessage, error)
+
+// wrong is a fault of the definition.
+func (d *definition) wrong(field, want string) error {
+	return &ConfigurationError{Workflow: d.name, Field: field, Want: want}
+}
+
+// apply checks the name and declares the policies, up to the first fault.
+func (d *definition) apply(policies []Policy) error {
+	if err := flow.CheckWorkflowName(d.name); err != nil {
+		return misconfigured(d.name, err)
+	}
+	if !objectLike(d.input) {
+		return d.wrong("params", fmt.Sprintf("must be a JSON object, and %v is none", d.input))
+	}
+	for i, p := range policies {
+		if p == nil {
+			return d.wrong(fmt.Sprintf("policies[%d]", i), "must not be nil")
+		}
+		if err := p.declare(d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// keySource is the declared source of a policy's key. Whether a function is one of
+// In is checked here too, since reflection knows it.
+func (d *definition) keySource(gate string, key any, label string) (flow.KeySource, error) {
+	name, isName := key.(string)
+	switch {
+	case isName && label != "":
+		return flow.KeySource{}, d.wrong(gate+".label", "belongs to a function, and the key is a parameter name")
+	case isName:
+		return flow.KeySource{Name: name}, nil
+	case key == nil || !keyFunction(d.input, key):
+		return flow.KeySource{}, d.wrong(gate+".key", fmt.Sprintf(
+			"must be the name of a parameter, a func(%[1]v) string or a func(%[1]v) (string, error), not %[2]T", d.input, key))
+	case label == "":
+		label = gate
+	}
+	return flow.KeySource{Function: label}, nil
+}
+
+// declaration is the definition on the wire.
+func (d *definition) declaration() wire.Declaration {
+	w := wire.Declaration{Version: d.version, MaxAttempts: d.attempts, RetryBackoffSeconds: d.backoff}
+	if d.leaseSet {
+		w.LeaseSeconds = new(d.lease.Seconds())
+	}
+	if d.limit != nil {
+		w.Limit = &wire.Limit{Key: wire.KeyOf(d.limit.Key), Max: d.limit.Max}
+	}
+	if d.rate != nil {
+		w.Rate = &wire.Rate{Key: wire.KeyOf(d.rate.Key), PerSecond: d.rate.PerSecond}
+		if d.rate.Burst > 0 {
+			w.Rate.Burst = new(d.rate.Burst)
+		}
+	}
+	return w
+}
+
+// objectLike says whether values of a type may encode as a JSON object. What only
+// its own MarshalJSON knows passes; the submit looks again.
+func objectLike(t reflect.Type) bool {
+	if t.Implements(reflect.TypeFor[json.Marshaler]()) {
+		return true
+	}
+	switch t.Kind() {
+	case reflect.Pointer:
+		return objectLike(t.Elem())
+	case reflect.Struct, reflect.Map, reflect.Interface:
+		return true
+	}
+	return false
+}

@@ -1,0 +1,156 @@
+package pyrula
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/pyrula/pyrula-node/flow"
+	"github.com/pyrula/pyrula-node/flow/wire"
+)
+
+// The types of failures that the worker itself reports.
+const (
+	typeError  = "error"        // the body returned an error that isn't a *RunFailed
+	typePanic  = "panic"        // the body panicked, or ended its goroutine
+	typeParams = "params_error" // the params don't decode into the workflow's In
+	typeResult = "result_error" // the result doesn't encode, or is over its bound
+)
+
+// outcome is what came of a hold: a result, an error, or a body that never started.
+type outcome struct {
+	result     json.RawMessage
+	err        error
+	failure    string // type of the failure, when err's own is not to be looked for
+	notStarted bool
+}
+
+// serve works on one hold. Its deferred call also runs when the body ends its
+// goroutine, so no hold is left behind.
+func (s *shift) serve(h *hold) {
+	out := outcome{err: errors.New("the body ended its goroutine"), failure: typePanic}
+	defer func() { s.finish(h, out) }()
+	out = s.execute(h)
+}
+
+// execute decodes the parameters, makes sure of the lease, and runs the body. A
+// panic is an error of the body: it is the user's code, not our state, and the next
+// attempt may fare better.
+func (s *shift) execute(h *hold) (out outcome) {
+	defer func() {
+		if p := recover(); p != nil {
+			out = outcome{err: fmt.Errorf("%v", p), failure: typePanic}
+			h.run.Log.Error("the body panicked", "panic", p, "stack", string(debug.Stack()))
+		}
+	}()
+	body, err := h.def.prepare(h.params)
+	if err != nil {
+		return outcome{err: Permanent(err), failure: typeParams}
+	}
+	if !s.mayStart(h) {
+		return outcome{notStarted: true}
+	}
+	result, err := body(h.run)
+	if errors.Is(err, errResult) {
+		return outcome{err: Permanent(err), failure: typeResult}
+	}
+	return outcome{result: result, err: err}
+}
+
+// mayStart is the last thing before a body: it looks at the clock, and when more
+// than a third of the lease has passed it waits for a confirmed heartbeat (R1). A
+// process that was stopped with a grant in its socket wakes up here.
+func (s *shift) mayStart(h *hold) bool {
+	for !s.draining.Load() {
+		switch h.lease.trust() {
+		case trustFresh:
+			return true
+		case trustOver:
+			return false
+		case trustStale:
+			s.holds.beatBy([]*hold{h}, s.w.now())
+		}
+		<-h.lease.changed
+	}
+	return false
+}
+
+// finish tells the node what came of a hold, and lets it go.
+func (s *shift) finish(h *hold, out outcome) {
+	switch {
+	case out.notStarted:
+		s.handBack(h)
+	case !h.lease.held():
+		h.run.Log.Warn("the lease was lost, so the body's end is not reported", "fence", h.run.Fence, "err", out.err)
+	case out.err == nil:
+		s.reports.add(&report{h: h, result: out.result})
+		return // the report lets go
+	case errors.Is(context.Cause(h.run), ErrDraining) && !isPermanent(out.err):
+		s.handBack(h)
+	default:
+		s.fail(h, out)
+	}
+	s.letGo(h)
+	s.slots.give(1)
+}
+
+func isPermanent(err error) bool {
+	_, ok := errors.AsType[*permanent](err)
+	return ok
+}
+
+// fail reports a failed attempt.
+func (s *shift) fail(h *hold, out outcome) {
+	failure := wire.RunError{Type: typeError, Message: out.err.Error()}
+	if chosen, ok := errors.AsType[*RunFailed](out.err); ok && chosen.Type != "" {
+		failure = wire.RunError{Type: chosen.Type, Message: chosen.Message}
+	}
+	if out.failure != "" {
+		failure.Type = out.failure
+	}
+	failure.Type = cut(failure.Type, flow.MaxErrorTypeBytes)
+	failure.Message = cut(failure.Message, flow.MaxErrorMessageBytes)
+	body := wire.Fail{Fence: h.run.Fence, Error: failure, Retryable: !isPermanent(out.err)}
+	s.tell(h, "fail", body)
+}
+
+// handBack returns a run that this worker doesn't finish. It is queued again at its
+// old place and uses no attempt.
+func (s *shift) handBack(h *hold) {
+	if h.mayHandBack() {
+		s.tell(h, "suspend", wire.Suspend{Fence: h.run.Fence, Until: wire.Until{AtMS: new(int64(0))}})
+	}
+}
+
+// tell sends the end of a hold and repeats it until it is taken, refused, or the
+// lease is over. The fence makes repeats harmless.
+func (s *shift) tell(h *hold, verb string, body any) {
+	for n := 0; ; n++ {
+		err := s.send(s.base, path(wire.PathRuns, h.run.ID, verb), body, nil)
+		switch {
+		case err == nil:
+			return
+		case !retryable(err) || !h.lease.held():
+			h.run.Log.Warn("the node didn't take the run's end", "end", verb, "fence", h.run.Fence, "err", err)
+			return
+		case pause(s.base, max(backoff(n, backoffMax), retryAfter(err))) != nil:
+			return
+		}
+	}
+}
+
+// cut is text as UTF-8, at most most bytes of it.
+func cut(text string, most int) string {
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	if len(text) <= most {
+		return text
+	}
+	for most > 0 && !utf8.RuneStart(text[most]) {
+		most--
+	}
+	return text[:most]
+}

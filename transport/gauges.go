@@ -1,0 +1,150 @@
+package transport
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Stats are the node's gauges at one moment. Each list has one entry for each
+// combination of its labels; entries whose workflows share a label are added up.
+type Stats struct {
+	Runs         []RunCount   // runs in memory, by status
+	Waiting      []WaitCount  // waiting runs, by reason
+	OldestWait   []WorkflowOf // seconds that the run waits which waits longest
+	Slots        []LimitCount // slots of the keys in memory
+	Keys         []KeyCount   // keys in memory
+	WorkerCredit []WorkflowOf // runs that workers have asked for and not got yet
+}
+
+// RunCount is a number of runs of one status.
+type RunCount struct {
+	Workflow string
+	State    string
+	N        int64
+}
+
+// WaitCount is a number of runs that wait for one reason.
+type WaitCount struct {
+	Workflow string
+	Reason   string
+	N        int64
+}
+
+// WorkflowOf is one number of a workflow.
+type WorkflowOf struct {
+	Workflow string
+	N        float64
+}
+
+// LimitCount says how full the keys of a limit are, all together. Limit is the
+// name of its key, never a value.
+type LimitCount struct {
+	Workflow string
+	Limit    string
+	Slots    int64
+	Used     int64
+}
+
+// KeyCount is a number of keys in one state: saturated or idle.
+type KeyCount struct {
+	Workflow string
+	State    string
+	N        int64
+}
+
+// Observe sets where the gauges come from: stats is called at every scrape, and
+// must not wait long. A later call replaces it.
+func (m *Metrics) Observe(stats func() Stats) { m.gauges.stats.Store(&stats) }
+
+// The gauges.
+var (
+	runsDesc    = desc("pyrula_runs", "Runs in memory, by status.", "workflow", "state")
+	waitingDesc = desc("pyrula_waiting_runs", "Waiting runs, by what they wait for.", "workflow", "reason")
+	oldestDesc  = desc("pyrula_oldest_wait_seconds", "How long the run waits that waits longest.", "workflow")
+	slotsDesc   = desc("pyrula_limit_slots", "Slots of all keys in memory of a limit.", "workflow", "limit")
+	usedDesc    = desc("pyrula_limit_slots_used", "Slots taken of all keys in memory of a limit.", "workflow", "limit")
+	keysDesc    = desc("pyrula_keys", "Keys in memory, by state.", "workflow", "state")
+	creditDesc  = desc("pyrula_worker_credit", "Runs that workers have asked for and not got yet.", "workflow")
+)
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(name, help, labels, nil)
+}
+
+// gauges collects Stats. It is a prometheus.Collector.
+type gauges struct {
+	label func(workflow string) string // the workflow, or OtherWorkflows
+	stats atomic.Pointer[func() Stats]
+}
+
+// Describe sends the descriptions of all gauges.
+func (g *gauges) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{runsDesc, waitingDesc, oldestDesc, slotsDesc, usedDesc, keysDesc, creditDesc} {
+		ch <- d
+	}
+}
+
+// Collect asks for Stats once and sends them.
+func (g *gauges) Collect(ch chan<- prometheus.Metric) {
+	stats := g.stats.Load()
+	if stats == nil {
+		return
+	}
+	s := (*stats)()
+	runs, waiting, oldest := series{}, series{}, series{}
+	for _, c := range s.Runs {
+		runs.add(float64(c.N), g.label(c.Workflow), c.State)
+	}
+	for _, c := range s.Waiting {
+		waiting.add(float64(c.N), g.label(c.Workflow), c.Reason)
+	}
+	for _, c := range s.OldestWait {
+		oldest.most(c.N, g.label(c.Workflow))
+	}
+	slots, used, keys, credit := series{}, series{}, series{}, series{}
+	for _, c := range s.Slots {
+		workflow, limit := g.label(c.Workflow), c.Limit
+		if workflow == OtherWorkflows {
+			limit = OtherWorkflows // its names are as many as the workflows left out
+		}
+		slots.add(float64(c.Slots), workflow, limit)
+		used.add(float64(c.Used), workflow, limit)
+	}
+	for _, c := range s.Keys {
+		keys.add(float64(c.N), g.label(c.Workflow), c.State)
+	}
+	for _, c := range s.WorkerCredit {
+		credit.add(c.N, g.label(c.Workflow))
+	}
+	runs.send(ch, runsDesc)
+	waiting.send(ch, waitingDesc)
+	oldest.send(ch, oldestDesc)
+	slots.send(ch, slotsDesc)
+	used.send(ch, usedDesc)
+	keys.send(ch, keysDesc)
+	credit.send(ch, creditDesc)
+}
+
+// series are the values of one gauge by their labels. Two workflows may share a
+// label, and Prometheus refuses the same labels twice.
+type series map[string]float64
+
+// separator stands in no name: flow refuses control characters.
+const separator = "\x00"
+
+func (s series) add(v float64, labels ...string) { s[strings.Join(labels, separator)] += v }
+
+func (s series) most(v float64, labels ...string) {
+	k := strings.Join(labels, separator)
+	s[k] = max(s[k], v)
+}
+
+func (s series) send(ch chan<- prometheus.Metric, d *prometheus.Desc) {
+	for _, k := range slices.Sorted(maps.Keys(s)) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, s[k], strings.Split(k, separator)...)
+	}
+}

@@ -1,0 +1,189 @@
+package transport
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/pyrula/pyrula-node/flow"
+	"github.com/pyrula/pyrula-node/flow/wire"
+)
+
+// claims serves POST /v1/claims, a long poll.
+func (x *exchange) claims() error {
+	c, err := checked(x, (*reader).claim)
+	if err != nil {
+		return err
+	}
+	got, err := x.s.claim(x.r.Context(), *c)
+	if err != nil {
+		return err
+	}
+	x.out = appendClaimed(x.out[:0], got.Runs)
+	return x.send(http.StatusOK)
+}
+
+// errDraining is a refusal that a retry elsewhere, or soon, heals.
+var errDraining = fmt.Errorf("%s: %w", shuttingDown, flow.ErrNotReady)
+
+// claim waits for runs until they come, the wait is over, the client has gone or
+// the server drains.
+func (s *Server) claim(ctx context.Context, c wire.Claim) (wire.Claimed, error) {
+	if s.polls.over() {
+		return wire.Claimed{}, errDraining
+	}
+	if c.WaitMS == 0 {
+		return s.node.Claim(ctx, c)
+	}
+	waiting, done := s.polls.begin(ctx)
+	defer done()
+	got, err := s.node.Claim(waiting, c)
+	if err != nil && waiting.Err() != nil && ctx.Err() == nil {
+		return wire.Claimed{}, nil // the wait is over, early
+	}
+	return got, err
+}
+
+// claimAfter serves the claim inside a message that ended work. What that message
+// did is durable by now, so a claim that fails is told beside it.
+func (x *exchange) claimAfter(c *wire.Claim) (*[]wire.Grant, *wire.Problem) {
+	if c == nil {
+		return nil, nil
+	}
+	got, err := x.s.claim(x.r.Context(), *c)
+	if err != nil {
+		return &[]wire.Grant{}, x.problemFor(err)
+	}
+	return &got.Runs, nil
+}
+
+// heartbeats serves POST /v1/heartbeats.
+func (x *exchange) heartbeats() error {
+	h, err := checked(x, (*reader).heartbeat)
+	if err != nil {
+		return err
+	}
+	got, err := x.s.node.Heartbeat(x.r.Context(), *h)
+	if err != nil {
+		return err
+	}
+	x.out = appendHeartbeatResult(x.out[:0], got.Runs)
+	return x.send(http.StatusOK)
+}
+
+// completeOne serves POST /v1/runs/{id}/complete.
+func (x *exchange) completeOne() error {
+	id, err := x.runID()
+	if err != nil {
+		return err
+	}
+	c, err := checked(x, (*reader).complete)
+	if err != nil {
+		return err
+	}
+	end := wire.Completion{RunID: id.String(), Fence: c.Fence, Result: c.Result}
+	got, errs := x.s.node.Complete(x.r.Context(), []wire.Completion{end})
+	if len(got) != 1 || len(errs) != 1 {
+		return shortAnswer("complete", 1, len(got), len(errs))
+	}
+	if errs[0] != nil {
+		return errs[0]
+	}
+	return x.ended(wire.Ended{RunID: got[0].RunID, Status: got[0].Status}, c.Claim)
+}
+
+// failOne serves POST /v1/runs/{id}/fail.
+func (x *exchange) failOne() error {
+	id, err := x.runID()
+	if err != nil {
+		return err
+	}
+	f, err := checked(x, (*reader).fail)
+	if err != nil {
+		return err
+	}
+	got, err := x.s.node.Fail(x.r.Context(), id, *f)
+	if err != nil {
+		return err
+	}
+	return x.ended(got, f.Claim)
+}
+
+// suspendOne serves POST /v1/runs/{id}/suspend.
+func (x *exchange) suspendOne() error {
+	id, err := x.runID()
+	if err != nil {
+		return err
+	}
+	s, err := checked(x, (*reader).suspend)
+	if err != nil {
+		return err
+	}
+	got, err := x.s.node.Suspend(x.r.Context(), id, *s)
+	if err != nil {
+		return err
+	}
+	return x.ended(got, s.Claim)
+}
+
+func (x *exchange) ended(e wire.Ended, c *wire.Claim) error {
+	e.Runs, e.ClaimProblem = x.claimAfter(c)
+	x.out = appendEnded(x.out[:0], &e)
+	return x.send(http.StatusOK)
+}
+
+// completeBatch serves POST /v1/runs:complete, as submitBatch does for submits.
+func (x *exchange) completeBatch() error {
+	batch, err := checked(x, (*reader).completeBatch)
+	if err != nil {
+		return err
+	}
+	got, errs := x.s.node.Complete(x.r.Context(), batch.Runs)
+	if n := len(batch.Runs); len(got) != n || len(errs) != n {
+		return shortAnswer("complete", n, len(got), len(errs))
+	}
+	for i, err := range errs {
+		if err != nil {
+			got[i] = wire.CompleteResult{RunID: batch.Runs[i].RunID, Problem: x.problemFor(err)}
+		}
+	}
+	answer := wire.CompleteBatchResult{Results: got}
+	answer.Runs, answer.ClaimProblem = x.claimAfter(batch.Claim)
+	x.out = appendCompleteBatchResult(x.out[:0], &answer)
+	return x.send(http.StatusOK)
+}
+
+// cancel serves POST /v1/runs/{id}/cancel, terminate its sibling.
+func (x *exchange) cancel() error { return x.stop(x.s.node.Cancel) }
+
+func (x *exchange) terminate() error { return x.stop(x.s.node.Terminate) }
+
+func (x *exchange) stop(end func(context.Context, flow.RunID, string) (wire.Stopped, error)) error {
+	id, err := x.runID()
+	if err != nil {
+		return err
+	}
+	var s wire.Stop
+	if err := x.readBody(); err != nil {
+		return err
+	}
+	if len(x.in) > 0 { // a reason is optional, and so is the body that holds it
+		x.reader.reset(x.in)
+		s = x.reader.stop()
+		if err := x.reader.end(); err != nil {
+			return err
+		}
+	}
+	if err := s.Check(); err != nil {
+		return err
+	}
+	got, err := end(x.r.Context(), id, s.Reason)
+	if err != nil {
+		return err
+	}
+	status := http.StatusAccepted
+	if s, ok := flow.ParseStatus(got.Status); ok && s.Ended() && !got.Changed {
+		status = http.StatusOK // it had ended before
+	}
+	return x.json(status, got)
+}
