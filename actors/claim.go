@@ -48,18 +48,24 @@ func (d *dispatcher) claim(m *claimMsg) {
 	}
 	c.places = make(map[*workflowView]*list.Element, len(m.serves))
 	d.claims[c.number], d.byAsk[c.ask] = c, c
+	var flows []*workflowView
 	for _, def := range m.serves {
 		c.serves[def.Workflow] = def
-		d.see(def.Workflow, m.worker)
+		for _, key := range flowsOf(def) {
+			f := d.flow(key)
+			d.see(f, m.worker)
+			flows = append(flows, f)
+		}
 	}
-	d.spread(c, m.serves)
+	d.spread(c, flows)
 	if m.wait == 0 {
 		c.closed = true
 	} else {
 		heap.Push(&d.deadlines, c)
-		for _, def := range m.serves {
-			f := d.flow(def.Workflow)
-			c.places[f] = f.waiting.PushBack(c)
+		for _, f := range flows {
+			if c.places[f] == nil { // a claim may name a workflow twice
+				c.places[f] = f.waiting.PushBack(c)
+			}
 		}
 	}
 	d.settle(c)
@@ -67,14 +73,14 @@ func (d *dispatcher) claim(m *claimMsg) {
 
 // spread lends a new claim's credit in rotation over its workflows, then over
 // their keys (P61). Claims that waited before it have taken what they could.
-func (d *dispatcher) spread(c *claim, serves []*flow.Definition) {
+func (d *dispatcher) spread(c *claim, flows []*workflowView) {
 	if !d.serving() {
 		return
 	}
 	empty := 0
-	for c.spare() > 0 && empty < len(serves) {
+	for c.spare() > 0 && empty < len(flows) {
 		d.turn++
-		f := d.flow(serves[d.turn%len(serves)].Workflow)
+		f := flows[d.turn%len(flows)]
 		if k := f.nextKey(d); k != nil {
 			d.lend(f, k, c)
 			empty = 0

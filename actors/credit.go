@@ -162,13 +162,12 @@ func (s *shard) mark(slot *keySlot) {
 // tickKey lets a key give the tokens that others wait for.
 func (s *shard) tickKey(slot *keySlot) {
 	in := flow.Input{Kind: flow.InKeyTick, Fields: flow.Fields{Key: slot.id}}
-	for range maxSteps {
+	for begin := s.records; s.records-begin < maxSteps && s.records < maxTurnRecords+maxInputRecords; {
 		if !s.stepKey(slot, &in) {
 			return
 		}
 	}
-	s.pending.push(tickMsg{}) // goes on in the next turn
-	s.timers.armKey(slot, s.now)
+	s.timers.armKey(slot, s.now) // the timer is due at once, and goes on in another turn
 }
 
 // lookAgain has a key act on the time and be looked at.

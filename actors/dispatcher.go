@@ -24,7 +24,7 @@ type dispatcher struct {
 	node   *Node
 	box    *mailbox
 	shards []shardView
-	flows  map[string]*workflowView
+	flows  map[flowKey]*workflowView
 	claims map[uint64]*claim
 	byAsk  map[askID]*claim
 	last   uint64 // number of the newest claim
@@ -34,6 +34,24 @@ type dispatcher struct {
 	deadlines claimHeap
 	stopTimer func()
 	timerAt   flow.Span
+}
+
+// flowKey names a rotation. Runs that were submitted before anybody declared their
+// workflow have one of their own, which only workers without gates serve: under
+// any other worker's eyes they would pass a limit unseen (P22).
+type flowKey struct {
+	workflow string
+	unknown  bool
+}
+
+func flowOf(k flow.KeyID) flowKey { return flowKey{k.Workflow, k.Kind == flow.KeyUnknown} }
+
+// flowsOf are the rotations that a worker of def serves.
+func flowsOf(def *flow.Definition) []flowKey {
+	if len(def.Rules) > 0 {
+		return []flowKey{{workflow: def.Workflow}}
+	}
+	return []flowKey{{workflow: def.Workflow}, {workflow: def.Workflow, unknown: true}}
 }
 
 // shardView is what the dispatcher knows of a shard.
@@ -65,7 +83,7 @@ type workflowView struct {
 
 func newDispatcher(n *Node) *dispatcher {
 	d := &dispatcher{
-		node: n, flows: make(map[string]*workflowView), claims: make(map[uint64]*claim),
+		node: n, flows: make(map[flowKey]*workflowView), claims: make(map[uint64]*claim),
 		byAsk: make(map[askID]*claim), offers: make(map[engine.ShardID][]offer),
 		shards: make([]shardView, len(n.shards)),
 	}
@@ -95,7 +113,7 @@ func (d *dispatcher) receive(msgs []any) {
 		case seenMsg:
 			d.seeAgain(m.worker)
 		case servedMsg:
-			d.node.asks.answer(answer{ask: m.ask, value: d.served(m.workflow)})
+			d.node.asks.answer(answer{ask: m.ask, value: d.served(m.flow)})
 		case claimTimeMsg:
 			d.stopTimer = nil
 		default:
@@ -106,11 +124,11 @@ func (d *dispatcher) receive(msgs []any) {
 	d.expire()
 }
 
-func (d *dispatcher) flow(workflow string) *workflowView {
-	f := d.flows[workflow]
+func (d *dispatcher) flow(key flowKey) *workflowView {
+	f := d.flows[key]
 	if f == nil {
 		f = &workflowView{waiting: list.New(), seen: make(map[string]flow.Span)}
-		d.flows[workflow] = f
+		d.flows[key] = f
 	}
 	return f
 }
@@ -163,7 +181,7 @@ func (d *dispatcher) readied(v *shardView, s engine.ShardID, r *readiness) {
 		}
 		return
 	}
-	f := d.flow(r.key.Workflow)
+	f := d.flow(flowOf(r.key))
 	f.enqueue(k)
 	d.pump(f)
 }
@@ -256,10 +274,8 @@ func (d *dispatcher) pumpAll() {
 	if !d.serving() {
 		return
 	}
-	for _, name := range d.node.registry.names() {
-		if f := d.flows[name]; f != nil {
-			d.pump(f)
-		}
+	for _, f := range d.flows { //tidy:ordered claims wait in each rotation by their own age
+		d.pump(f)
 	}
 }
 
@@ -296,8 +312,7 @@ func (d *dispatcher) gone(s engine.ShardID) {
 }
 
 // see remembers that a worker lives.
-func (d *dispatcher) see(workflow, worker string) {
-	f := d.flow(workflow)
+func (d *dispatcher) see(f *workflowView, worker string) {
 	now := d.node.cfg.Clock.Mono()
 	if _, known := f.seen[worker]; !known && len(f.seen) >= maxSeen {
 		for w, at := range f.seen { //tidy:ordered all that are over go
@@ -323,8 +338,8 @@ func (d *dispatcher) seeAgain(worker string) {
 }
 
 // served says whether a worker of the workflow was heard of lately.
-func (d *dispatcher) served(workflow string) bool {
-	f := d.flows[workflow]
+func (d *dispatcher) served(key flowKey) bool {
+	f := d.flows[key]
 	if f == nil {
 		return false
 	}

@@ -28,6 +28,12 @@ type offerMsg struct {
 	offers []offer
 }
 
+// lentMsg is one of its offers, in the pending ring.
+type lentMsg struct {
+	epoch engine.Epoch
+	offer *offer
+}
+
 // offer is one unit of a claim's credit, for one key.
 type offer struct {
 	key    flow.KeyID
@@ -161,8 +167,8 @@ type seenMsg struct{ worker string }
 
 // servedMsg asks whether a live worker serves a workflow.
 type servedMsg struct {
-	workflow string
-	ask      askID
+	flow flowKey
+	ask  askID
 }
 
 // claimTimeMsg says that a claim's wait may be over.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -25,7 +26,9 @@ const stopTimeout = 10 * time.Second
 // Observer is told what happens, for metrics. Its methods are called from the
 // shards' goroutines: they must be quick and safe for several at once.
 type Observer interface {
+	// RunStarted is told of a run's first admission, and of the time since its submit.
 	RunStarted(workflow string, waited flow.Span)
+	// RunFinished is told of a run's end, and of the time since its first admission.
 	RunFinished(workflow string, status flow.Status, took flow.Span)
 }
 
@@ -82,7 +85,8 @@ type Node struct {
 	asks       asks
 	replayed   atomic.Int64
 	owned      atomic.Int64  // shards that this node owns now
-	ready      chan struct{} // closed when all shards were owned for the first time
+	ready      chan struct{} // closed when the node could serve for the first time
+	once       sync.Once     // closes ready
 	closing    atomic.Bool
 }
 
@@ -125,10 +129,14 @@ func (n *Node) WaitReady(ctx context.Context) error {
 	}
 }
 
-// Close refuses new work, waits until what was told to the actors is handled, and
-// stops them. The engine is closed by its owner afterwards.
+// Quiesce refuses everything from now on. It is called before the engine is
+// closed; the shards live on, so that the engine can take snapshots of them.
+func (n *Node) Quiesce() { n.closing.Store(true) }
+
+// Close waits until what was told to the actors is handled, and stops them. The
+// engine may be closed before or after.
 func (n *Node) Close() error {
-	n.closing.Store(true)
+	n.Quiesce()
 	errs := []error{n.dispatcher.box.stop(stopTimeout)}
 	for _, s := range n.shards {
 		errs = append(errs, s.box.stop(stopTimeout))
@@ -144,12 +152,14 @@ func (n *Node) shardOf(p flow.Partition) engine.ShardID {
 // promoted and demoted follow the ownership of the shards.
 func (n *Node) promoted(s *shard) {
 	n.cfg.Logger.Debug("shard promoted", "shard", s.id, "epoch", s.epoch)
-	if n.owned.Add(1) == int64(len(n.shards)) {
-		select {
-		case <-n.ready:
-		default:
-			close(n.ready)
-		}
+	n.owned.Add(1)
+	n.noteReady()
+}
+
+// noteReady notes the first moment at which the node can serve.
+func (n *Node) noteReady() {
+	if n.serving() == nil {
+		n.once.Do(func() { close(n.ready) })
 	}
 }
 
@@ -158,10 +168,17 @@ func (n *Node) demoted(s *shard, reason error) {
 	n.cfg.Logger.Warn("shard demoted", "shard", s.id, "epoch", s.epoch, "err", reason)
 }
 
-// serving says whether every shard is owned; if not, err is flow.ErrNotReady.
+// serving says whether every shard is owned and the declarations are known: a
+// submit before that would be stamped with nothing (R17). If not, err is
+// flow.ErrNotReady.
 func (n *Node) serving() error {
-	if n.closing.Load() || n.owned.Load() != int64(len(n.shards)) {
-		return fmt.Errorf("%d of %d shards are served: %w", n.owned.Load(), len(n.shards), flow.ErrNotReady)
+	switch owned := n.owned.Load(); {
+	case n.closing.Load():
+		return fmt.Errorf("the node is closing: %w", flow.ErrNotReady)
+	case owned != int64(len(n.shards)):
+		return fmt.Errorf("%d of %d shards are served: %w", owned, len(n.shards), flow.ErrNotReady)
+	case n.registry.byWorkflow.Load() == nil:
+		return fmt.Errorf("the declarations are not known yet: %w", flow.ErrNotReady)
 	}
 	return nil
 }

@@ -61,7 +61,7 @@ func (n *Node) knowWorkers(ctx context.Context, l *look) error {
 		return nil
 	}
 	q := n.asks.open(1)
-	n.dispatcher.box.tell(servedMsg{workflow: l.Workflow, ask: q.id})
+	n.dispatcher.box.tell(servedMsg{flow: flowOf(l.Stamp.Home(l.Workflow)), ask: q.id})
 	a := n.await(ctx, q)[0]
 	if a.err != nil {
 		return a.err

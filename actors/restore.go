@@ -116,6 +116,10 @@ func (st *state) rejoin() error {
 			continue
 		}
 		key := st.touchKey(run.Stamp().Home(run.Workflow()))
+		if key.stamp == nil {
+			key.stamp = run.Stamp()
+		}
+		run.Share(key.id.Workflow, key.stamp)
 		key.key.Adopt(keyactor.Adopted{
 			Run: run.ID(), Order: run.Order(), Stamp: run.Stamp(), Started: run.Started(),
 			Fence: run.Fence(), Status: run.Status(),

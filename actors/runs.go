@@ -140,9 +140,10 @@ type declared struct {
 	changed bool
 }
 
-// tick acts on the deadlines that have come, at most maxTickItems of them (R5).
+// tick acts on the deadlines that have come. After about maxInputRecords of records
+// it leaves the rest to the timer, which is due at once (R5).
 func (s *shard) tick() {
-	for range maxTickItems {
+	for begin := s.records; s.records-begin < maxInputRecords/2; {
 		t, ok := s.timers.due(s.now)
 		if !ok {
 			break

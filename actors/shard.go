@@ -14,7 +14,6 @@ const (
 	maxTurnRecords  = 512
 	maxTurnBytes    = 512 << 10
 	maxInputRecords = 256
-	maxTickItems    = 128
 )
 
 // maxNewWork bounds the new work that waits for one shard; beyond it submits are
@@ -95,6 +94,10 @@ func (s *shard) receive(msgs []any) {
 			s.slice(m)
 		case releaseMsg:
 			s.release(m)
+		case offerMsg: // one by one, so that the entry can be closed between them
+			for i := range m.offers {
+				s.pending.push(lentMsg{m.epoch, &m.offers[i]})
+			}
 		default:
 			s.pending.push(m)
 		}
@@ -149,9 +152,10 @@ func (s *shard) endTurn() {
 
 // lost handles an append that was refused. Losing ownership between Room and
 // Append is ordinary: a demotion is on its way, and the turn is thrown away with
-// the state. Anything else is a bug or a stopped engine: fail-stop.
+// the state; so is an engine that closes under a node that closes. Anything else
+// is a bug or a failed disk: fail-stop.
 func (s *shard) lost(err error) {
-	if !isNotOwner(err) {
+	if !isNotOwner(err) && !s.node.closing.Load() {
 		panic(fmt.Sprintf("append: %v", err))
 	}
 	for i := range s.effects {
@@ -169,9 +173,9 @@ func (s *shard) handle(m any) {
 		s.command(m)
 	case *declareMsg:
 		s.declare(m)
-	case offerMsg:
-		for i := 0; i < len(m.offers) && m.epoch == s.epoch; i++ {
-			s.offer(&m.offers[i])
+	case lentMsg:
+		if m.epoch == s.epoch {
+			s.offer(m.offer)
 		}
 	case letterMsg:
 		s.letter(m)
@@ -283,5 +287,6 @@ func (s *shard) emit(e *effect) {
 		s.node.shards[e.shard].box.tell(ackMsg{from: s.id, upto: e.number, again: e.again})
 	case effectDeclared:
 		s.node.registry.publish(e.defs)
+		s.node.noteReady()
 	}
 }

@@ -45,10 +45,11 @@ type keySlot struct {
 	seat     int
 	saved    uint64
 	armed    flow.Instant
-	dirty    bool     // to be looked at before the turn ends
-	reported int64    // what the dispatcher was last told
-	consumed int64    // offers handled since then
-	parked   []parked // credit that waits for a token on its way
+	dirty    bool        // to be looked at before the turn ends
+	stamp    *flow.Stamp // the last one seen: runs of one stamp share it
+	reported int64       // what the dispatcher was last told
+	consumed int64       // offers handled since then
+	parked   []parked    // credit that waits for a token on its way
 }
 
 // keyedRun is what an idempotency key names: the run, and the letter that makes it
@@ -98,6 +99,7 @@ func (st *state) applyRun(rec *flow.Record) touched {
 		if rec.Kind != flow.RecSubmitted {
 			panic(fmt.Sprintf("record %s for run %s, which doesn't exist", rec.Kind, rec.Run))
 		}
+		st.share(rec)
 		slot = st.addRun(runactor.New(rec.Run))
 	}
 	st.capture.beforeRun(slot)
@@ -113,6 +115,17 @@ func (st *state) applyRun(rec *flow.Record) touched {
 	st.note(slot, was, rec)
 	t.ended = slot.run.Status().Ended() && !was.Ended()
 	return t
+}
+
+// share has runs of one key with one stamp keep one copy of it.
+func (st *state) share(rec *flow.Record) {
+	key := st.touchKey(rec.Stamp.Home(rec.Workflow))
+	if key.stamp != nil && key.stamp.Equal(rec.Stamp) {
+		rec.Stamp = key.stamp
+	} else {
+		key.stamp = rec.Stamp
+	}
+	rec.Workflow = key.id.Workflow
 }
 
 // concernsKey says whether a record of a run also goes to its home key.

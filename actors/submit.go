@@ -169,8 +169,8 @@ func (n *Node) newRun(w *wire.Submit) (flow.Input, error) {
 // key, and goes anywhere.
 func homePartition(s *flow.Stamp, workflow string, e flow.Entropy) flow.Partition {
 	home := s.Home(workflow)
-	if home.Kind == flow.KeyUngated {
-		return flow.Partition(uint16(e[1])<<8|uint16(e[2])) % flow.Partitions
+	if home.Kind != flow.KeyOfValue {
+		return flow.Partition(uint16(e[1])<<2 | uint16(e[0])>>6) // the bits that the id itself doesn't use
 	}
 	return home.Partition()
 }

@@ -88,6 +88,9 @@ func sentence(l *look) string {
 	case flow.WaitRetryBackoff:
 		return fmt.Sprintf("Attempt %d failed; the next one may start at %d ms (Unix).", l.Attempt, w.OpensAt.Millis())
 	case flow.WaitNoWorker:
+		if l.Stamp.Unknown {
+			return fmt.Sprintf("It was submitted before workflow %q was declared, and no live worker without gates serves it.", l.Workflow)
+		}
 		return fmt.Sprintf("No gate holds it: no live worker serves workflow %q.", l.Workflow)
 	case flow.WaitCluster:
 		return "A message about it is on its way between shards."

@@ -272,6 +272,7 @@ func TestCodecRefusesWhatItDoesNotKnow(t *testing.T) {
 		"short id":        {append([]byte{entryVersion, 0x94, 7, 1, 1}, 0xC4, 2, 1, 2), "a run id has 2 bytes"},
 		"long id":         {append([]byte{entryVersion, 0x94, 7, 1, 1, 0xC4, 17}, make([]byte, 17)...), "a run id has 17 bytes"},
 		"shard too large": {[]byte{entryVersion, 0x94, 7, 1, 0xCD, 0x20, 0, 0xCE, 0, 1, 0, 0}, "shard 65536 is out of range"},
+		"three gates":     {append([]byte("\x01\x94\x01\x01\xce\x04\x00\x00\x00\x94\xa0\x00\xc2\x93"), bytes.Repeat([]byte("\x96\x01\xa0\xa0\x01\x01\x01"), 3)...), "an array of 3"},
 		"negative flags":  {[]byte{entryVersion, 0x94, 7, 1, 0xCD, 0x80, 0, 0xFF}, "flags -1 are out of range"},
 	} {
 		r := NewReader()

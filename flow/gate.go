@@ -3,6 +3,7 @@ package flow
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 	"strconv"
 )
 
@@ -66,6 +67,16 @@ type Stamp struct {
 	Unknown     bool
 }
 
+// Equal says whether two stamps judge a run alike, so that one may stand for both.
+// No stamp equals only no stamp.
+func (s *Stamp) Equal(o *Stamp) bool {
+	if s == nil || o == nil {
+		return s == o
+	}
+	return s.Version == o.Version && s.VersionRank == o.VersionRank && s.Unknown == o.Unknown &&
+		slices.Equal(s.Gates, o.Gates)
+}
+
 // Limit is the stamped Limit, or nil.
 func (s *Stamp) Limit() *Gate { return s.gate(GateLimit) }
 
@@ -82,13 +93,16 @@ func (s *Stamp) gate(k GateKind) *Gate {
 }
 
 // Home is the key actor that decides over a run of the workflow: the key of its
-// Limit, else of its Rate, else the ungated queue of the shard that holds its id.
+// Limit, else of its Rate, else a queue without gates of the shard that holds its id.
 func (s *Stamp) Home(workflow string) KeyID {
 	if l := s.Limit(); l != nil {
 		return KeyID{Workflow: workflow, Value: l.Key}
 	}
 	if r := s.Rate(); r != nil {
 		return KeyID{Workflow: workflow, Value: r.Key}
+	}
+	if s.Unknown {
+		return KeyID{Workflow: workflow, Kind: KeyUnknown}
 	}
 	return KeyID{Workflow: workflow, Kind: KeyUngated}
 }

@@ -2,6 +2,7 @@ package flow
 
 import (
 	"errors"
+	"reflect"
 	"testing"
 )
 
@@ -56,13 +57,14 @@ func TestP14R4HomeAndRemote(t *testing.T) {
 		remote bool
 	}{
 		"none":      {nil, KeyID{Workflow: "w", Kind: KeyUngated}, false},
+		"unknown":   {nil, KeyID{Workflow: "w", Kind: KeyUnknown}, false},
 		"limit":     {[]Gate{limit}, KeyID{Workflow: "w", Value: "a"}, false},
 		"rate":      {[]Gate{rate}, KeyID{Workflow: "w", Value: "a"}, false},
 		"rate \"\"": {[]Gate{other}, KeyID{Workflow: "w"}, false},
 		"one key":   {[]Gate{limit, rate}, KeyID{Workflow: "w", Value: "a"}, false},
 		"two keys":  {[]Gate{limit, other}, KeyID{Workflow: "w", Value: "a"}, true},
 	} {
-		s := &Stamp{Gates: c.gates}
+		s := &Stamp{Gates: c.gates, Unknown: name == "unknown"}
 		if got := s.Home("w"); got != c.home {
 			t.Errorf("%s: home %+v, want %+v", name, got, c.home)
 		}
@@ -75,10 +77,47 @@ func TestP14R4HomeAndRemote(t *testing.T) {
 
 // Fails when a key whose value looks like the ungated queue meets it (S99).
 func TestS99UngatedIsAKindNotAValue(t *testing.T) {
-	ungated := (&Stamp{}).Home("w")
-	for _, value := range []string{"", "*", ":", " (no gate)"} {
-		if (KeyID{Workflow: "w", Value: value}) == ungated {
-			t.Errorf("key %q is the ungated queue", value)
+	ungated, unknown := (&Stamp{}).Home("w"), (&Stamp{Unknown: true}).Home("w")
+	for _, value := range []string{"", "*", ":", " (no gate)", " (unknown gates)"} {
+		if k := (KeyID{Workflow: "w", Value: value}); k == ungated || k == unknown || k.String() == ungated.String() {
+			t.Errorf("key %q is a queue without gates", value)
+		}
+	}
+	if ungated == unknown || ungated.String() == unknown.String() {
+		t.Error("no gates and unknown gates share a queue")
+	}
+}
+
+// Fails when Equal overlooks a field, so that a run is judged by another's stamp, or
+// can't compare with no stamp at all.
+func TestStampEqualSeesEveryField(t *testing.T) {
+	alike := func() *Stamp { return full().Stamp }
+	if !alike().Equal(alike()) || !(*Stamp)(nil).Equal(nil) || alike().Equal(nil) || (*Stamp)(nil).Equal(alike()) {
+		t.Error("equal stamps aren't, or others are")
+	}
+	for _, part := range []func(*Stamp) reflect.Value{
+		func(s *Stamp) reflect.Value { return reflect.ValueOf(s).Elem() },
+		func(s *Stamp) reflect.Value { return reflect.ValueOf(&s.Gates[0]).Elem() },
+		func(s *Stamp) reflect.Value { return reflect.ValueOf(&s.Gates[1]).Elem() },
+	} {
+		for i := range part(alike()).NumField() {
+			other := alike()
+			f := part(other).Field(i)
+			switch f.Kind() {
+			case reflect.String:
+				f.SetString(f.String() + "x")
+			case reflect.Bool:
+				f.SetBool(!f.Bool())
+			case reflect.Slice:
+				f.SetLen(f.Len() - 1)
+			case reflect.Uint8:
+				f.SetUint(f.Uint() + 1)
+			default:
+				f.SetInt(f.Int() + 1)
+			}
+			if alike().Equal(other) || other.Equal(alike()) {
+				t.Errorf("%s isn't compared", part(other).Type().Field(i).Name)
+			}
 		}
 	}
 }

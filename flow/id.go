@@ -154,6 +154,7 @@ type KeyKind uint8
 const (
 	KeyOfValue KeyKind = iota // the actor of (workflow, resolved key value)
 	KeyUngated                // a shard's queue of a workflow's runs without gates
+	KeyUnknown                // a shard's queue of its runs that were submitted before anybody declared it
 )
 
 // KeyID names a key actor. Any value is just a value: "", "*" and ":" name
@@ -165,8 +166,8 @@ type KeyID struct {
 	Kind     KeyKind
 }
 
-// Partition is where the key actor lives (P14). An ungated queue has no partition
-// of its own: every shard has one, and its runs carry random partitions.
+// Partition is where the key actor of a value lives (P14). The other kinds have no
+// partition of their own: every shard has one, and its runs carry random ones.
 func (k KeyID) Partition() Partition {
 	var buf [128]byte
 	// The length keeps (workflow "a", value "bc") apart from ("ab", "c").
@@ -177,10 +178,14 @@ func (k KeyID) Partition() Partition {
 
 // String is for people: logs and error texts.
 func (k KeyID) String() string {
-	if k.Kind == KeyUngated {
+	switch k.Kind {
+	case KeyUngated:
 		return k.Workflow + " (no gate)"
+	case KeyUnknown:
+		return k.Workflow + " (unknown gates)"
+	default:
+		return fmt.Sprintf("%s key %q", k.Workflow, k.Value)
 	}
-	return fmt.Sprintf("%s key %q", k.Workflow, k.Value)
 }
 
 // TextPartition is the partition of the actor of a global text, such as an

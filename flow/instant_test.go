@@ -52,6 +52,15 @@ func TestS84MillisecondsSaturate(t *testing.T) {
 			t.Fatalf("%d ms came back as %d", ms, got.Millis())
 		}
 	})
+	const last = math.MaxInt64 / int64(Millisecond) // the last whole millisecond that can be named
+	for ms, want := range map[int64]Instant{
+		last: Instant(last * int64(Millisecond)), last + 1: MaxInstant,
+		-last: -Instant(last * int64(Millisecond)), -last - 1: math.MinInt64,
+	} {
+		if got := InstantOfMillis(ms); got != want {
+			t.Errorf("%d ms is %d, want %d", ms, got, want)
+		}
+	}
 }
 
 // Fails when a span that is told to somebody is shorter than the one that is meant,
@@ -72,4 +81,9 @@ func TestSpanMillisRoundsUp(t *testing.T) {
 			t.Fatalf("%d is %d ms", s, ms)
 		}
 	})
+	for s, want := range map[Span]int64{0: 0, 1: 1, Millisecond - 1: 1, Millisecond: 1, Millisecond + 1: 2, Second: 1000} {
+		if got := s.Millis(); got != want {
+			t.Errorf("%d is %d ms, want %d", s, got, want)
+		}
+	}
 }

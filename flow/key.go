@@ -14,7 +14,9 @@ import (
 
 // KeyText turns the value of a parameter into the text of a key (P60): a string
 // is itself, an integer its decimal digits, a bool true or false, null the empty
-// text, and everything else its canonical JSON. So 1 and "1" share a key.
+// text, and everything else its canonical JSON. So 1 and "1" share a key. raw is
+// valid JSON: of anything else the answer is some text or an error. Error:
+// *FieldError.
 func KeyText(raw []byte) (string, error) {
 	v := gjson.ParseBytes(raw)
 	switch v.Type {

@@ -3,6 +3,7 @@ package flow
 import (
 	"errors"
 	"math"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -145,10 +146,13 @@ func TestPerSecondDeclaresTheSameInterval(t *testing.T) {
 			t.Fatalf("interval %d shows as %v, which declares %d", interval, PerSecond(interval), back)
 		}
 	})
-	for _, x := range []float64{0.5, 1, 2, 5, 0.004, 0.1, 0.3, 600, 1000, 1e9, 1e-7} {
+	for _, x := range []float64{0.5, 1, 2, 5, 0.004, 0.1, 0.3, 600, 1000, 1e9, 1e-7, 1234.5, 0.12345} {
 		if got := PerSecond(Rate{PerSecond: x}.Interval()); got != x {
 			t.Errorf("%v a second shows as %v", x, got)
 		}
+	}
+	if got := strconv.FormatFloat(PerSecond(3*Second), 'g', -1, 64); got != "0.333333333333" {
+		t.Errorf("one in 3 s shows as %s a second", got)
 	}
 }
 

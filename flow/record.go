@@ -35,12 +35,15 @@ const (
 	RecExpired RecordKind = 8
 	// RecCancelAsked: the holder is to stop. Run, Reason.
 	RecCancelAsked RecordKind = 9
-	// RecCancelled (key): ended cancelled. Run, Fence (zero when nobody held it), Reason.
+	// RecCancelled (key): ended cancelled. Run, Fence (zero when nobody held it), Reason;
+	// Number is the InputKind of the holder's last message (zero when the lease ended),
+	// so that its repeat is known (R15).
 	RecCancelled RecordKind = 10
 	// RecTerminated (key): ended terminated. Run, Fence, Reason. With a Fence the slot
 	// stays taken, as a hold, until RecHoldFreed (R20).
 	RecTerminated RecordKind = 11
-	// RecHoldFreed (key): the last holder of a terminated run is gone. Run, Fence.
+	// RecHoldFreed (key): the last holder of a terminated run is gone. Run, Fence, Number
+	// as for RecCancelled.
 	RecHoldFreed RecordKind = 12
 )
 

@@ -83,7 +83,7 @@ func (k *Key) DecodeMsgpack(d *msgpack.Decoder) error {
 	}
 	k.id.Workflow = r.text()
 	k.id.Value = r.text()
-	k.id.Kind = flow.KeyKind(r.between(0, int64(flow.KeyUngated)))
+	k.id.Kind = flow.KeyKind(r.between(0, int64(flow.KeyUnknown)))
 	k.tat = flow.Instant(r.between(0, int64(flow.MaxInstant)))
 	k.shown.rate.interval = flow.Span(r.between(0, int64(flow.MaxInterval)))
 	k.shown.rate.burst = r.between(0, flow.MaxBurst)

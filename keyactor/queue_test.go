@@ -51,6 +51,7 @@ func TestP6GatesDropNothing(t *testing.T) {
 // and nobody loses his place by waiting.
 func TestP7PlaceIsKept(t *testing.T) {
 	w := testWorld(t)
+	w.light = true
 	w.submit(limited("a", 1))
 	w.offerAll(keyOf("a"))
 	var runs []flow.RunID

@@ -33,6 +33,7 @@ func sum(counts []int) (n int) {
 // TestP5BothGates: two at once and five starts a second in bursts of ten.
 func TestP5BothGates(t *testing.T) {
 	w := testWorld(t)
+	w.light = true
 	for range 60 {
 		w.submit(both(limited("a", 2), rated("a", 200*milli, 10)))
 	}

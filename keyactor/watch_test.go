@@ -152,8 +152,8 @@ func (v *watch) reservation(rec *flow.Record) {
 // used counts slots from the runs: those with a fence, and those set aside.
 func (v *watch) used(home flow.KeyID) int64 {
 	used := int64(0)
-	for _, r := range v.w.live.runs {
-		if r.home() == home && r.stamp.Limit() != nil && (r.fence != 0 || v.reserved[r.id]) {
+	for _, r := range v.w.live.tenant[home] {
+		if r.stamp.Limit() != nil && (r.fence != 0 || v.reserved[r.id]) {
 			used++
 		}
 	}
@@ -163,16 +163,16 @@ func (v *watch) used(home flow.KeyID) int64 {
 // head is the oldest run that waits at home and whose want isn't under way.
 func (v *watch) head(home flow.KeyID) *fakeRun {
 	var head *fakeRun
-	for _, r := range v.w.live.runs {
-		if v.waits(r, home) && (head == nil || r.place().before(head.place())) {
+	for _, r := range v.w.live.tenant[home] {
+		if v.waits(r) && (head == nil || r.place().before(head.place())) {
 			head = r
 		}
 	}
 	return head
 }
 
-func (v *watch) waits(r *fakeRun, home flow.KeyID) bool {
-	return r.status == flow.StatusQueued && r.home() == home && !v.asked[r.id]
+func (v *watch) waits(r *fakeRun) bool {
+	return r.status == flow.StatusQueued && !v.asked[r.id]
 }
 
 // local says that the run needs a token of its home's bucket.
@@ -247,8 +247,8 @@ func (v *watch) order(run *fakeRun, used int64) {
 		v.w.fail("run %v passed %v, which its Limit holds (P62)", run.id, head.id)
 	}
 	older := int64(0)
-	for _, r := range v.w.live.runs {
-		if v.waits(r, home) && r.place().before(run.place()) {
+	for _, r := range v.w.live.tenant[home] {
+		if v.waits(r) && r.place().before(run.place()) {
 			older++
 		}
 	}

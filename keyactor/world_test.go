@@ -28,12 +28,15 @@ func (r *fakeRun) home() flow.KeyID { return r.stamp.Home(r.workflow) }
 // house is what one shard keeps in memory: keys and a table of runs. The live
 // house and its replay are two of them.
 type house struct {
-	keys map[flow.KeyID]*Key
-	runs map[flow.RunID]*fakeRun
+	keys   map[flow.KeyID]*Key
+	runs   map[flow.RunID]*fakeRun
+	tenant map[flow.KeyID][]*fakeRun // the runs at home in a key
 }
 
 func newHouse() *house {
-	return &house{keys: make(map[flow.KeyID]*Key), runs: make(map[flow.RunID]*fakeRun)}
+	return &house{
+		keys: make(map[flow.KeyID]*Key), runs: make(map[flow.RunID]*fakeRun), tenant: make(map[flow.KeyID][]*fakeRun),
+	}
 }
 
 func (h *house) key(id flow.KeyID) *Key {
@@ -51,6 +54,7 @@ func (h *house) apply(rec flow.Record) {
 		run = &fakeRun{id: rec.Run, workflow: rec.Workflow, order: rec.Order, stamp: rec.Stamp}
 		h.runs[rec.Run] = run
 		rec.Key = run.home()
+		h.tenant[rec.Key] = append(h.tenant[rec.Key], run)
 	case rec.Kind < flow.RecAsked:
 		rec.Key, rec.Order, rec.Stamp = run.home(), run.order, run.stamp
 		if run.started {
@@ -97,10 +101,8 @@ func (h *house) restored(id flow.KeyID) (*Key, error) {
 	if err := k.DecodeMsgpack(msgpack.NewDecoder(&b)); err != nil {
 		return nil, err
 	}
-	for _, r := range h.runs {
-		if r.home() == id {
-			k.Adopt(Adopted{Run: r.id, Order: r.order, Stamp: r.stamp, Started: r.started, Fence: r.fence, Status: r.adopted()})
-		}
+	for _, r := range slices.Backward(h.tenant[id]) { // any order will do
+		k.Adopt(Adopted{Run: r.id, Order: r.order, Stamp: r.stamp, Started: r.started, Fence: r.fence, Status: r.adopted()})
 	}
 	return k, k.Check()
 }
@@ -133,6 +135,7 @@ type world struct {
 	offers  int
 	log     []flow.Record
 	watch   watch
+	light   bool // compare nothing after each step: for many runs
 	fail    func(format string, args ...any)
 }
 
@@ -195,6 +198,9 @@ func (w *world) coded(rec *flow.Record) flow.Record {
 // compare: every key checks, and its replay is the same. A key that is idle may
 // have been forgotten on the live side.
 func (w *world) compare(after flow.RecordKind) {
+	if w.light {
+		return
+	}
 	for id, k := range w.live.keys {
 		if err := k.Check(); err != nil {
 			w.fail("after %v: %v", after, err)
@@ -212,13 +218,16 @@ func (w *world) compare(after flow.RecordKind) {
 // step sends one input to a key, and proves that Step changes nothing.
 func (w *world) step(in flow.Input) int {
 	k := w.live.key(in.Key)
-	before := k.Fingerprint()
+	var before []byte
+	if !w.light {
+		before = k.Fingerprint()
+	}
 	ready := k.Ready(w.now)
 	k.Step(w.now, &in, &w.out)
 	if w.out.Err != nil {
 		w.fail("input %v: %v", in.Kind, w.out.Err)
 	}
-	if !bytes.Equal(before, k.Fingerprint()) {
+	if !w.light && !bytes.Equal(before, k.Fingerprint()) {
 		w.fail("Step of %v changed the key", in.Kind)
 	}
 	n := len(w.out.Records)

@@ -24,6 +24,19 @@ const (
 	kindRecovered kind = 3
 )
 
+// String names the kind for people.
+func (k kind) String() string {
+	switch k {
+	case kindEntry:
+		return "entry"
+	case kindBoot:
+		return "boot"
+	case kindRecovered:
+		return "recovered"
+	}
+	return fmt.Sprintf("kind %d", uint8(k))
+}
+
 // An item is a msgpack array, written and read field by field, never by
 // reflection:
 //

@@ -7,5 +7,6 @@ const (
 	crashRuns  = 2
 	crashEvery = 3
 	faultStep  = 1
+	killLines  = 25 // the kill comes after at most so many acknowledgements
 	killRounds = 10
 )

@@ -7,5 +7,6 @@ const (
 	crashRuns  = 60
 	crashEvery = 1
 	faultStep  = 1
+	killLines  = 60 // the kill comes after at most so many acknowledgements
 	killRounds = 1000
 )

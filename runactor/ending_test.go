@@ -221,6 +221,10 @@ func TestP53TokenIsTakenWithTheFirstAdmission(t *testing.T) {
 	if !w.run.Started() || w.run.View().Started != epoch {
 		t.Errorf("a requeued run hasn't started, or at %d", w.run.View().Started)
 	}
+	w.hold(2)
+	if w.run.View().Started != epoch {
+		t.Errorf("a second admission moved the start to %d", w.run.View().Started)
+	}
 }
 
 // Fails when a date is judged by shard time alone (R2): only its tick, which the

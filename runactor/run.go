@@ -165,22 +165,9 @@ func (r *Run) Share(workflow string, stamp *flow.Stamp) {
 	if workflow == r.workflow {
 		r.workflow = workflow
 	}
-	if stamp != nil && r.stamp != nil && equalStamps(stamp, r.stamp) {
+	if stamp != nil && stamp.Equal(r.stamp) {
 		r.stamp = stamp
 	}
-}
-
-func equalStamps(a, b *flow.Stamp) bool {
-	if len(a.Gates) != len(b.Gates) || a.Version != b.Version ||
-		a.VersionRank != b.VersionRank || a.Unknown != b.Unknown {
-		return false
-	}
-	for i := range a.Gates {
-		if a.Gates[i] != b.Gates[i] {
-			return false
-		}
-	}
-	return true
 }
 
 func (m marks) has(f marks) bool { return m&f == f }

@@ -83,8 +83,8 @@ type Machine interface {
 
 // Snapshot is the state of one shard at one boundary.
 type Snapshot interface {
-	// Seq is the boundary: the last own entry that the snapshot holds, in epoch
-	// Epoch. The engine publishes the snapshot only when that entry is durable.
+	// Boundary is the last own entry that the snapshot holds, with its epoch. The
+	// engine publishes the snapshot only when that entry is durable.
 	Boundary() (Epoch, Seq)
 	// WriteTo writes the snapshot; it may be called once.
 	WriteTo(w io.Writer) (int64, error)
