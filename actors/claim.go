@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"container/list"
 	"fmt"
+	"slices"
 
 	"github.com/pyrula/pyrula-node/flow"
 )
@@ -71,22 +72,28 @@ func (d *dispatcher) claim(m *claimMsg) {
 	d.settle(c)
 }
 
-// spread lends a new claim's credit in rotation over its workflows, then over
-// their keys (P61). Claims that waited before it have taken what they could.
+// spread lends a new claim's credit in rotation over its workflows, the one that
+// was served longest ago first, then over their keys (P61). Claims that waited
+// before it have taken what they could.
 func (d *dispatcher) spread(c *claim, flows []*workflowView) {
 	if !d.serving() {
 		return
 	}
-	empty := 0
-	for c.spare() > 0 && empty < len(flows) {
-		d.turn++
-		f := flows[d.turn%len(flows)]
-		if k := f.nextKey(d); k != nil {
-			d.lend(f, k, c)
-			empty = 0
-		} else {
-			empty++
+	open := slices.Clone(flows)
+	for c.spare() > 0 && len(open) > 0 {
+		next := 0
+		for i, f := range open {
+			if f.served < open[next].served {
+				next = i
+			}
 		}
+		f := open[next]
+		k := f.nextKey(d)
+		if k == nil {
+			open = slices.Delete(open, next, next+1)
+			continue
+		}
+		d.lend(f, k, c)
 	}
 }
 
@@ -175,7 +182,7 @@ func (d *dispatcher) finish(c *claim) {
 		for _, g := range c.grants {
 			d.node.handBack(g)
 		}
-		return
+		c.grants = nil
 	}
 	d.node.asks.answer(answer{ask: c.ask, value: c.grants})
 }

@@ -28,7 +28,7 @@ type dispatcher struct {
 	claims map[uint64]*claim
 	byAsk  map[askID]*claim
 	last   uint64 // number of the newest claim
-	turn   int    // rotates over the workflows of a claim
+	turn   uint64 // counts the units that were lent
 
 	offers    map[engine.ShardID][]offer
 	deadlines claimHeap
@@ -78,6 +78,7 @@ type workflowView struct {
 	rotation []*readyKey
 	head     int
 	waiting  *list.List           // of *claim with credit to spare, oldest first
+	served   uint64               // the turn in which a unit was last lent to it
 	seen     map[string]flow.Span // worker -> when it was last heard of
 }
 
@@ -95,6 +96,19 @@ func newDispatcher(n *Node) *dispatcher {
 }
 
 func (d *dispatcher) position() string { return fmt.Sprintf("%d claims", len(d.claims)) }
+
+// stopped implements handler: whoever still waits learns that the node is closing.
+func (d *dispatcher) stopped() {
+	for _, c := range d.claims { //tidy:ordered every claim hears the same
+		for _, g := range c.grants {
+			d.node.handBack(g)
+		}
+		d.node.asks.answer(answer{ask: c.ask, err: flow.ErrNotReady})
+	}
+	if d.stopTimer != nil {
+		d.stopTimer()
+	}
+}
 
 // receive implements handler.
 func (d *dispatcher) receive(msgs []any) {
@@ -114,6 +128,8 @@ func (d *dispatcher) receive(msgs []any) {
 			d.seeAgain(m.worker)
 		case servedMsg:
 			d.node.asks.answer(answer{ask: m.ask, value: d.served(m.flow)})
+		case creditMsg:
+			d.node.asks.answer(answer{ask: m.ask, item: m.item, value: d.credit()})
 		case claimTimeMsg:
 			d.stopTimer = nil
 		default:
@@ -216,6 +232,8 @@ func (f *workflowView) nextKey(d *dispatcher) *readyKey {
 
 // lend offers one unit of a claim to a key.
 func (d *dispatcher) lend(f *workflowView, k *readyKey, c *claim) {
+	d.turn++
+	f.served = d.turn
 	k.open--
 	k.lent++
 	f.enqueue(k)

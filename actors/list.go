@@ -107,15 +107,16 @@ func checkList(q *wire.ListQuery) (listQuery, error) {
 // list is this shard's share of a page.
 func (s *shard) list(q *listQuery) listPart {
 	var part listPart
-	looked := 0
+	looked, last := 0, flow.RunID{}
 	s.st.index.descend(q, func(id flow.RunID) bool {
 		if len(part.looks) > q.limit || looked >= maxListScan {
-			part.reached = id
+			part.reached = last
 			return false
 		}
+		last = id
 		looked++
 		slot := s.st.runs[id]
-		if q.key == nil || slot.run.Stamp().Home(slot.run.Workflow()).Value == *q.key {
+		if home := slot.run.Stamp().Home(slot.run.Workflow()); q.key == nil || (home.Kind == flow.KeyOfValue && home.Value == *q.key) {
 			part.looks = append(part.looks, s.look(slot))
 		}
 		return true

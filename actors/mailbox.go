@@ -15,6 +15,8 @@ type handler interface {
 	receive(msgs []any)
 	// position says what is being handled, for the last words of a panic.
 	position() string
+	// stopped is called once, after the last message.
+	stopped()
 }
 
 // mailbox is a hollywood process of our own kind: a hollywood inbox in front of a
@@ -121,5 +123,6 @@ func (m *mailbox) end() {
 	if err := m.inbox.Stop(); err != nil {
 		m.fatal(fmt.Errorf("stop %s: %w", m.pid.ID, err))
 	}
+	m.handler.stopped()
 	close(m.stopped)
 }

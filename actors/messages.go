@@ -171,6 +171,12 @@ type servedMsg struct {
 	ask  askID
 }
 
+// creditMsg asks for the credit that waits.
+type creditMsg struct {
+	ask  askID
+	item int
+}
+
 // claimTimeMsg says that a claim's wait may be over.
 type claimTimeMsg struct{}
 

@@ -24,7 +24,9 @@ func (s *shard) promote(m promoteMsg) {
 	s.keyAsks = make(map[letterID][]answer)
 	s.retryAt = 0
 	s.owner.Store(true)
+	s.node.promoted(s)
 
+	s.resumeMail() // first: what this promotion writes leaves with its own entry
 	s.beginTurn()
 	s.write(flow.RecPromoted, flow.Fields{Fence: (s.st.fence/fenceStep + 1) * fenceStep, Order: s.st.lastSent})
 	for _, slot := range s.st.runSlab.seats {
@@ -49,12 +51,12 @@ func (s *shard) promote(m promoteMsg) {
 	if s.id == 0 {
 		s.publishDefinitions()
 	}
-	s.resumeMail()
 	s.settleDirty()
 	s.ready, s.back = nil, nil // the whole set follows
 	s.endTurn()
-	s.reportAll()
-	s.node.promoted(s)
+	if s.owner.Load() { // else it was lost again with its first entry
+		s.reportAll()
+	}
 }
 
 // publishDefinitions renews the node's cache once what it shows is durable (R17).

@@ -66,6 +66,9 @@ type shard struct {
 	keyAsks   map[letterID][]answer     // submits that wait for a letter to arrive
 }
 
+// stopped implements handler.
+func (s *shard) stopped() { s.clearTimer() }
+
 func newShard(n *Node, id engine.ShardID) *shard {
 	s := &shard{id: id, node: n, entry: flow.NewWriter()}
 	s.box = &mailbox{handler: s, fatal: n.cfg.Fatal}
@@ -98,6 +101,9 @@ func (s *shard) receive(msgs []any) {
 			for i := range m.offers {
 				s.pending.push(lentMsg{m.epoch, &m.offers[i]})
 			}
+		case tickMsg:
+			s.stopTimer = nil // it has fired, so the next one is set in any case
+			s.pending.push(m)
 		default:
 			s.pending.push(m)
 		}

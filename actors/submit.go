@@ -161,15 +161,19 @@ func (n *Node) newRun(w *wire.Submit) (flow.Input, error) {
 	}
 	in.Stamp = stamp
 	e := n.cfg.Entropy()
-	in.Run = flow.NewRunID(n.cfg.Clock.Wall(), homePartition(stamp, w.Workflow, e), e)
+	in.Run = flow.NewRunID(n.cfg.Clock.Wall(), homePartition(&in, e), e)
 	return in, nil
 }
 
-// homePartition is the partition of a run's home key; an ungated run has no such
-// key, and goes anywhere.
-func homePartition(s *flow.Stamp, workflow string, e flow.Entropy) flow.Partition {
-	home := s.Home(workflow)
-	if home.Kind != flow.KeyOfValue {
+// homePartition is the partition of a run's home key. An ungated run has no such
+// key and goes anywhere; with a request id always to the same place, where the
+// repeat is known (R10).
+func homePartition(in *flow.Input, e flow.Entropy) flow.Partition {
+	home := in.Stamp.Home(in.Workflow)
+	switch {
+	case home.Kind != flow.KeyOfValue && in.RequestID != "":
+		return flow.TextPartition(in.RequestID)
+	case home.Kind != flow.KeyOfValue:
 		return flow.Partition(uint16(e[1])<<2 | uint16(e[0])>>6) // the bits that the id itself doesn't use
 	}
 	return home.Partition()

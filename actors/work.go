@@ -37,8 +37,7 @@ func (n *Node) Claim(ctx context.Context, c wire.Claim) (wire.Claimed, error) {
 	case <-q.done:
 	case <-ctx.Done():
 		n.dispatcher.box.tell(unclaimMsg{q.id})
-		a := n.await(context.WithoutCancel(ctx), q)[0]
-		n.handAllBack(a)
+		n.handAllBack(n.await(context.WithoutCancel(ctx), q)[0])
 		return out, ctx.Err()
 	}
 	a := q.wait(ctx)[0]
@@ -51,6 +50,7 @@ func (n *Node) Claim(ctx context.Context, c wire.Claim) (wire.Claimed, error) {
 	return out, nil
 }
 
+// handAllBack returns what a claim was granted in the moment its asker left.
 func (n *Node) handAllBack(a answer) {
 	grants, ok := a.value.([]*Grant)
 	if !ok {

@@ -46,9 +46,9 @@ func decode(b []byte) (*Key, error) {
 	return k, k.DecodeMsgpack(msgpack.NewDecoder(bytes.NewReader(b)))
 }
 
-// TestR9SnapshotFormat: the bytes of version 1 never change. A new format is a new
+// TestS09SnapshotFormat: the bytes of version 1 never change. A new format is a new
 // version with a file of its own.
-func TestR9SnapshotFormat(t *testing.T) {
+func TestS09SnapshotFormat(t *testing.T) {
 	const file = "testdata/snapshot_v1.hex"
 	w := crowded(t)
 	text, err := os.ReadFile(file)
@@ -64,9 +64,9 @@ func TestR9SnapshotFormat(t *testing.T) {
 	}
 }
 
-// TestR9SnapshotIsTheKey: what comes out of a snapshot and its runs, in any order, is
+// TestS09SnapshotIsTheKey: what comes out of a snapshot and its runs, in any order, is
 // the key, and goes on like it.
-func TestR9SnapshotIsTheKey(t *testing.T) {
+func TestS09SnapshotIsTheKey(t *testing.T) {
 	w := crowded(t)
 	for _, id := range []flow.KeyID{keyX, keyY} {
 		k, err := w.live.restored(id)
@@ -86,9 +86,9 @@ func TestR9SnapshotIsTheKey(t *testing.T) {
 	}
 }
 
-// TestR9DamagedSnapshots: a cut or flipped snapshot is refused or is some key, and
+// TestS09DamagedSnapshots: a cut or flipped snapshot is refused or is some key, and
 // never a panic.
-func TestR9DamagedSnapshots(t *testing.T) {
+func TestS09DamagedSnapshots(t *testing.T) {
 	whole := encoded(t, crowded(t).live.key(keyX))
 	for i := range whole {
 		if _, err := decode(whole[:i]); !errors.Is(err, ErrSnapshot) {
@@ -104,9 +104,9 @@ func TestR9DamagedSnapshots(t *testing.T) {
 	}
 }
 
-// TestR9SnapshotBounds: numbers out of their range, a newer version and lengths that
+// TestS09SnapshotBounds: numbers out of their range, a newer version and lengths that
 // the bytes can't hold are refused before anything is allocated for them.
-func TestR9SnapshotBounds(t *testing.T) {
+func TestS09SnapshotBounds(t *testing.T) {
 	fields := []any{1, "w", "x", 0, int64(0), int64(0), int64(0), int64(0), []any{}, []any{}}
 	run := bytes.Repeat([]byte{7}, 16)
 	change := func(i int, v any) []byte {
@@ -146,8 +146,8 @@ func TestR9SnapshotBounds(t *testing.T) {
 	}
 }
 
-// FuzzR9Snapshot: whatever decodes encodes to the same key.
-func FuzzR9Snapshot(f *testing.F) {
+// FuzzS09Snapshot: whatever decodes encodes to the same key.
+func FuzzS09Snapshot(f *testing.F) {
 	text, err := os.ReadFile("testdata/snapshot_v1.hex")
 	if err != nil {
 		f.Fatal(err)

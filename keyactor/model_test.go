@@ -247,9 +247,9 @@ func history(t *rapid.T) {
 	m.drain(t)
 }
 
-// TestP3_P4_P5_P7_P61_P62Histories plays random histories. What is judged in each
+// TestP3_P4_P5_P7_P61_P62_S09Histories plays random histories. What is judged in each
 // step stands in watch, world and model.
-func TestP3_P4_P5_P7_P61_P62Histories(t *testing.T) { rapid.Check(t, history) }
+func TestP3_P4_P5_P7_P61_P62_S09Histories(t *testing.T) { rapid.Check(t, history) }
 
 // FuzzP3_P4_R4Histories is the same with the fuzzer's bytes for dice.
 func FuzzP3_P4_R4Histories(f *testing.F) { f.Fuzz(rapid.MakeFuzz(history)) }

@@ -63,8 +63,21 @@ func (n *Node) gauges() transport.Stats {
 	if err != nil {
 		return out
 	}
-	for _, c := range stats.Runs {
-		out.Runs = append(out.Runs, transport.RunCount{Workflow: c.Workflow, State: c.Status.String(), N: c.Runs})
+	for name, w := range stats { //tidy:ordered a set of gauges
+		for status, runs := range w.Runs { //tidy:ordered a set of gauges
+			out.Runs = append(out.Runs, transport.RunCount{Workflow: name, State: status.String(), N: runs})
+		}
+		for reason, runs := range w.Waiting { //tidy:ordered a set of gauges
+			out.Waiting = append(out.Waiting, transport.WaitCount{Workflow: name, Reason: string(reason), N: runs})
+		}
+		out.OldestWait = append(out.OldestWait, transport.WorkflowOf{Workflow: name, N: time.Duration(w.Oldest).Seconds()})
+		out.WorkerCredit = append(out.WorkerCredit, transport.WorkflowOf{Workflow: name, N: float64(w.Credit)})
+		if w.Limit != "" {
+			out.Slots = append(out.Slots, transport.LimitCount{Workflow: name, Limit: w.Limit, Slots: w.Slots, Used: w.Used})
+		}
+		out.Keys = append(out.Keys,
+			transport.KeyCount{Workflow: name, State: "saturated", N: w.Full},
+			transport.KeyCount{Workflow: name, State: "idle", N: w.Idle})
 	}
 	return out
 }

@@ -162,10 +162,8 @@ func (n *Node) recovered(ctx context.Context, took time.Duration) error {
 		return fmt.Errorf("count what was recovered: %w", err)
 	}
 	var r wire.Recovery
-	r.Records, r.Keys, r.Seconds = n.actors.Replayed(), stats.Keys, took.Seconds()
-	for _, c := range stats.Runs {
-		r.Runs += c.Runs
-	}
+	r.Records, r.Seconds = n.actors.Replayed(), took.Seconds()
+	r.Runs, r.Keys = stats.TotalRuns(), stats.Keys()
 	n.recovery.Store(&r)
 	return nil
 }
@@ -215,6 +213,9 @@ func (n *Node) shut(ctx context.Context) error {
 		errs = append(errs, n.server.Shutdown(ctx))
 	case n.listener != nil:
 		errs = append(errs, n.listener.Close())
+	}
+	if n.actors != nil {
+		n.actors.Quiesce()
 	}
 	if n.engine != nil {
 		// Snapshots are taken by living shards, so the engine goes first.

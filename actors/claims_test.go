@@ -1,0 +1,57 @@
+package actors_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/pyrula/pyrula-node/flow/wire"
+)
+
+// TestWithdrawnClaimReturnsAtOnce fails when a claim whose asker has gone holds its
+// caller, or keeps what it was granted.
+func TestWithdrawnClaimReturnsAtOnce(t *testing.T) {
+	play(t, func(w *world) {
+		w.declare("sync", one)
+		ctx, cancel := context.WithCancel(w.Context())
+		claim := begin(func() (wire.Claimed, error) {
+			return w.Claim(ctx, wire.Claim{
+				Worker: "w2", Credit: 1, WaitMS: 60_000,
+				Workflows: []wire.ClaimWorkflow{{Name: "sync", Version: "1"}},
+			})
+		})
+		w.settle()
+		at := w.now()
+		cancel()
+		<-claim.done
+		if took := w.now() - at; took > time.Second || !errors.Is(claim.err, context.Canceled) {
+			w.Errorf("a withdrawn claim returned after %s with %v", took, claim.err)
+		}
+		a := w.submit("sync", `{"k":"a"}`)
+		w.claimRun("sync", "1", a) // its credit is gone with it
+	})
+}
+
+// TestCloseEndsTheClaimsThatWait fails when a claim outlives the node that it waits
+// for.
+func TestCloseEndsTheClaimsThatWait(t *testing.T) {
+	play(t, func(w *world) {
+		w.declare("sync", one)
+		ctx, cancel := context.WithCancel(w.Context())
+		defer cancel()
+		claim := begin(func() (wire.Claimed, error) {
+			return w.Claim(ctx, wire.Claim{
+				Worker: "w2", Credit: 1, WaitMS: 60_000,
+				Workflows: []wire.ClaimWorkflow{{Name: "sync", Version: "1"}},
+			})
+		})
+		w.settle()
+		w.close()
+		select {
+		case <-claim.done:
+		case <-time.After(2 * time.Minute):
+			w.Error("the claim still waits two minutes after its node was closed")
+		}
+	})
+}

@@ -1,0 +1,163 @@
+package actors
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+
+	"github.com/pyrula/pyrula-node/flow"
+	"github.com/pyrula/pyrula-node/persistence/engine"
+)
+
+// Check asks every shard for its first broken invariant. A shard without an owner
+// has none.
+func Check(ctx context.Context, n *Node) error {
+	_, err := Inspect(ctx, n, func(st *state, _ flow.Instant) (any, error) { return nil, st.check() })
+	return err
+}
+
+// Inspect runs f over the state of every shard, in the shard's own goroutine.
+func Inspect(ctx context.Context, n *Node, f func(*state, flow.Instant) (any, error)) ([]any, error) {
+	q := n.asks.open(len(n.shards))
+	for i, s := range n.shards {
+		s.box.tell(queryMsg{ask: q.id, item: i, read: func(s *shard) (any, error) { return f(s.st, s.now) }})
+	}
+	var out []any
+	var errs []error
+	for i, a := range n.await(ctx, q) {
+		if a.err != nil && !errors.Is(a.err, flow.ErrNotReady) {
+			errs = append(errs, fmt.Errorf("shard %d: %w", i, a.err))
+		}
+		out = append(out, a.value)
+	}
+	return out, errors.Join(errs...)
+}
+
+// Fingerprints is the whole state of every shard in one text each: the same for
+// the same state. Keys that may be forgotten at the instant are left out.
+func Fingerprints(ctx context.Context, n *Node) ([]Fingerprint, error) {
+	all, err := Inspect(ctx, n, func(st *state, now flow.Instant) (any, error) {
+		return Fingerprint{st.fingerprint(now), now}, nil
+	})
+	out := make([]Fingerprint, len(all))
+	for i, v := range all {
+		out[i], _ = v.(Fingerprint)
+	}
+	return out, err
+}
+
+// Fingerprint is the text of one shard's state at an instant.
+type Fingerprint struct {
+	Text string
+	At   flow.Instant
+}
+
+// Replay is what a shard's entries make, beginning with a snapshot if there is one.
+// It checks every invariant after each entry.
+func Replay(shards int, snapshot io.Reader, entries []engine.Entry, at flow.Instant) (string, error) {
+	m := bareMachine(shards)
+	if snapshot != nil {
+		if err := m.Restore(snapshot, 0); err != nil {
+			return "", err
+		}
+	}
+	for _, e := range entries {
+		e.Body = bytes.Clone(e.Body)
+		if err := m.Apply(e); err != nil {
+			return "", err
+		}
+		clear(e.Body) // a state that keeps a body is found out
+		if err := m.state().check(); err != nil {
+			return "", fmt.Errorf("after entry %d: %w", e.Pos, err)
+		}
+	}
+	return m.state().fingerprint(at), nil
+}
+
+func bareMachine(shards int) *machine {
+	n := &Node{shards: make([]*shard, shards)}
+	return &machine{shard: &shard{node: n}, reader: flow.NewReader()}
+}
+
+// fingerprint is the whole state in one text, the same for the same state.
+func (st *state) fingerprint(now flow.Instant) string {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "fence %d last sent %d\n", st.fence, st.lastSent)
+	for i := range st.mail.out {
+		o := &st.mail.out[i]
+		fmt.Fprintf(&b, "shard %d: received %d, delivered %d, letters %x\n", i, st.mail.in[i], o.done, o.letters)
+	}
+	for _, key := range slices.Sorted(maps.Keys(st.keyed)) {
+		fmt.Fprintf(&b, "keyed %q %+v\n", key, st.keyed[key])
+	}
+	for _, r := range st.requests.fifo[st.requests.head:] {
+		if now.Sub(r.at) <= requestWindow { // older ones are forgotten with the next submit
+			fmt.Fprintf(&b, "request %q at %d %s\n", r.id, r.at, st.requests.runs[r.id])
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(st.defs.byWorkflow)) {
+		for _, d := range st.defs.byWorkflow[name] {
+			fmt.Fprintf(&b, "definition %+v\n", *d)
+		}
+	}
+	st.index.fingerprint(&b)
+	runs := slices.SortedFunc(maps.Keys(st.runs), flow.RunID.Compare)
+	for _, id := range runs {
+		fmt.Fprintf(&b, "run %s %x\n", id, st.runs[id].run.Fingerprint())
+	}
+	keys := slices.SortedFunc(maps.Keys(st.keys), func(a, b flow.KeyID) int {
+		return cmp.Or(cmp.Compare(a.Workflow, b.Workflow), cmp.Compare(a.Value, b.Value), cmp.Compare(a.Kind, b.Kind))
+	})
+	for _, id := range keys {
+		if k := st.keys[id].key; !k.Idle(now) {
+			fmt.Fprintf(&b, "%s", k.Fingerprint())
+		}
+	}
+	return b.String()
+}
+
+func (x *runIndex) fingerprint(b *bytes.Buffer) {
+	lists := slices.SortedFunc(maps.Keys(x.lists), func(a, b indexKey) int {
+		return cmp.Or(cmp.Compare(a.workflow, b.workflow), cmp.Compare(a.status, b.status))
+	})
+	for _, k := range lists {
+		if x.lists[k].Len() > 0 {
+			fmt.Fprintf(b, "list %s %s %v\n", k.workflow, k.status, x.lists[k].Items())
+		}
+	}
+}
+
+// Credit is what the dispatcher thinks is lent: to its claims and to its shards. It
+// may be called while nothing moves.
+func Credit(n *Node) (byClaim, byShard, byKey int64) {
+	d := n.dispatcher
+	for _, c := range d.claims {
+		byClaim += c.lent
+	}
+	for i := range d.shards {
+		for _, units := range d.shards[i].lent {
+			byShard += units
+		}
+		for _, k := range d.shards[i].keys {
+			byKey += k.lent
+		}
+	}
+	return byClaim, byShard, byKey
+}
+
+// FreeBehindItsBack frees the slot of a run without a record, so that the next free
+// finds nothing.
+func FreeBehindItsBack(ctx context.Context, n *Node, id flow.RunID, fence uint64) error {
+	_, err := n.read(ctx, n.shardOf(id.Partition()), func(s *shard) (any, error) {
+		run := s.st.runs[id].run
+		key := s.st.keys[run.Stamp().Home(run.Workflow())].key
+		key.Apply(&flow.Record{Kind: flow.RecCompleted, At: s.now, Fields: flow.Fields{Run: id, Fence: fence}})
+		return nil, nil
+	})
+	return err
+}
