@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/vmihailenco/msgpack/v5"
+
+	"github.com/pyrula/pyrula-node/flow/pack"
 )
 
 // Records and inputs are msgpack arrays written by hand:
@@ -59,42 +62,35 @@ func (f *Fields) numbers() [numberCount]int64 {
 	}
 }
 
-func (f *Fields) setNumber(i int, v int64) error {
+func (f *Fields) setNumber(i int, p *pack.Reader) {
 	switch i {
 	case 0:
-		f.Order = Instant(v)
+		f.Order = Instant(p.Number())
 	case 1:
-		f.Fence = uint64(v)
+		f.Fence = uint64(p.Number())
 	case 2:
-		f.Until = Instant(v)
+		f.Until = Instant(p.Number())
 	case 3:
-		f.Before = Instant(v)
+		f.Before = Instant(p.Number())
 	case 4:
-		f.After = Instant(v)
+		f.After = Instant(p.Number())
 	case 5:
-		f.Interval = Span(v)
+		f.Interval = Span(p.Number())
 	case 6:
-		f.Burst = v
+		f.Burst = p.Number()
 	case 7:
-		f.Lease = Span(v)
+		f.Lease = Span(p.Number())
 	case 8:
-		f.Backoff = Span(v)
+		f.Backoff = Span(p.Number())
 	case 9:
-		f.Attempts = v
+		f.Attempts = p.Number()
 	case 10:
-		if v < 0 || v > 0xFFFF {
-			return undecodable("shard %d is out of range", v)
-		}
-		f.Shard = uint16(v)
+		f.Shard = uint16(p.Between(0, math.MaxUint16))
 	case 11:
-		f.Number = uint64(v)
+		f.Number = uint64(p.Number())
 	case 12:
-		if v < 0 || v > 0xFFFFFFFF {
-			return undecodable("flags %d are out of range", v)
-		}
-		f.Flags = Flags(v)
+		f.Flags = Flags(p.Between(0, math.MaxUint32))
 	}
-	return nil
 }
 
 func (f *Fields) texts() [textCount]*string {
@@ -132,37 +128,37 @@ func (f *Fields) mask(nums *[numberCount]int64, texts *[textCount]*string) (mask
 func encodeFields(e *msgpack.Encoder, kind uint8, f *Fields) error {
 	nums, texts := f.numbers(), f.texts()
 	mask, n := f.mask(&nums, &texts)
-	w := writer{e: e}
-	w.array(3 + n)
-	w.number(int64(kind))
-	w.number(codecVersion)
-	w.number(int64(mask))
+	w := pack.NewWriter(e)
+	w.Array(3 + n)
+	w.Number(int64(kind))
+	w.Number(codecVersion)
+	w.Number(int64(mask))
 	if mask&(1<<bitRun) != 0 {
-		w.bytes(f.Run[:])
+		WriteRunID(&w, &f.Run)
 	}
 	if mask&(1<<bitKey) != 0 {
-		w.key(&f.Key)
+		writeKey(&w, &f.Key)
 	}
 	if mask&(1<<bitPeer) != 0 {
-		w.key(&f.Peer)
+		writeKey(&w, &f.Peer)
 	}
 	for _, v := range nums {
 		if v != 0 {
-			w.number(v)
+			w.Number(v)
 		}
 	}
 	for _, s := range texts {
 		if *s != "" {
-			w.text(*s)
+			w.Text(*s)
 		}
 	}
 	if len(f.Payload) > 0 {
-		w.bytes(f.Payload)
+		w.Bytes(f.Payload)
 	}
 	if f.Stamp != nil {
-		w.stamp(f.Stamp)
+		WriteStamp(&w, f.Stamp)
 	}
-	return w.err
+	return w.Err()
 }
 
 // EncodeMsgpack writes the record; it implements msgpack.CustomEncoder and is
@@ -203,14 +199,17 @@ func (w *Writer) Reset() {
 
 // Record appends one record.
 func (w *Writer) Record(r *Record) {
-	if err := r.EncodeMsgpack(w.enc); err != nil {
-		panic("flow: a buffer refused bytes: " + err.Error()) // it grows or panics by itself
-	}
+	must(r.EncodeMsgpack(w.enc))
 }
 
 // Input appends one input; a body of inputs is read with Reader.Input.
 func (w *Writer) Input(in *Input) {
-	if err := in.EncodeMsgpack(w.enc); err != nil {
+	must(in.EncodeMsgpack(w.enc))
+}
+
+// must keeps an encoder honest that writes to memory, which grows or panics.
+func must(err error) {
+	if err != nil {
 		panic("flow: a buffer refused bytes: " + err.Error())
 	}
 }

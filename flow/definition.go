@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/pyrula/pyrula-node/flow/pack"
 )
 
 // Definition is one accepted declaration of a workflow: integers and strings
@@ -130,61 +132,60 @@ func (r *Rule) resolve(params []byte, given *string) (string, error) {
 	return r.Key.Resolve(params)
 }
 
-// encode and decode write a definition as one msgpack array; Payload of
-// RecDeclared holds it.
-func (d *Definition) encode(w *writer) {
-	w.array(10)
-	w.number(codecVersion)
-	w.text(d.Workflow)
-	w.text(d.Version)
-	w.number(d.Rank)
-	w.number(int64(d.Lease))
-	w.number(d.Attempts)
-	w.number(int64(d.Backoff))
-	w.number(int64(d.At))
-	w.text(d.Hash)
-	w.array(len(d.Rules))
-	for i := range d.Rules {
-		r := &d.Rules[i]
-		w.array(6)
-		w.number(int64(r.Kind))
-		w.text(r.Key.Name)
-		w.text(r.Key.Function)
-		w.number(r.Max)
-		w.number(int64(r.Interval))
-		w.number(r.Burst)
-	}
-}
+// Parts of a definition and of a rule, as msgpack arrays. Payload of RecDeclared
+// holds a definition.
+const (
+	definitionParts = 10
+	ruleParts       = 6
+	hashBytes       = 64
+)
 
 // Definition appends one definition; a body of them is read with
 // Reader.Definition.
 func (w *Writer) Definition(d *Definition) {
-	p := writer{e: w.enc}
-	d.encode(&p)
-	if p.err != nil {
-		panic("flow: a buffer refused bytes: " + p.err.Error())
+	p := pack.NewWriter(w.enc)
+	p.Array(definitionParts)
+	p.Number(codecVersion)
+	p.Text(d.Workflow)
+	p.Text(d.Version)
+	p.Number(d.Rank)
+	p.Number(int64(d.Lease))
+	p.Number(d.Attempts)
+	p.Number(int64(d.Backoff))
+	p.Number(int64(d.At))
+	p.Text(d.Hash)
+	p.Array(len(d.Rules))
+	for i := range d.Rules {
+		r := &d.Rules[i]
+		p.Array(ruleParts)
+		p.Number(int64(r.Kind))
+		p.Text(r.Key.Name)
+		p.Text(r.Key.Function)
+		p.Number(r.Max)
+		p.Number(int64(r.Interval))
+		p.Number(r.Burst)
 	}
+	must(p.Err())
 }
 
 // Definition reads the next definition. Error: ErrCodec.
 func (r *Reader) Definition() (*Definition, error) {
-	n := r.array(10)
-	if v := r.number(); r.err == nil && (n != 10 || v != codecVersion) {
-		return nil, undecodable("a definition has %d parts and version %d", n, v)
+	p := &r.pack
+	p.Array(definitionParts, definitionParts)
+	if v := p.Number(); !p.Failed() && v != codecVersion {
+		return nil, undecodable("a definition has version %d, this build knows %d", v, codecVersion)
 	}
 	d := &Definition{
-		Workflow: r.text(true), Version: r.text(true), Rank: r.number(), Lease: Span(r.number()),
-		Attempts: r.number(), Backoff: Span(r.number()), At: Instant(r.number()), Hash: r.text(false),
+		Workflow: r.name(), Version: r.name(), Rank: p.Number(), Lease: Span(p.Number()),
+		Attempts: p.Number(), Backoff: Span(p.Number()), At: Instant(p.Number()), Hash: p.Text(hashBytes),
 	}
-	d.Rules = make([]Rule, r.array(2))
+	d.Rules = make([]Rule, p.Array(0, maxGates))
 	for i := range d.Rules {
 		k := &d.Rules[i]
-		if n := r.array(6); r.err == nil && n != 6 {
-			r.fail(undecodable("a rule has %d parts", n))
-		}
-		k.Kind, k.Key.Name, k.Key.Function = GateKind(r.number()), r.text(true), r.text(true)
-		k.Max, k.Interval, k.Burst = r.number(), Span(r.number()), r.number()
+		p.Array(ruleParts, ruleParts)
+		k.Kind, k.Key.Name, k.Key.Function = GateKind(p.Between(0, 0xFF)), r.name(), r.name()
+		k.Max, k.Interval, k.Burst = p.Number(), Span(p.Number()), p.Number()
 	}
 	d.GatesHash = GatesHash(d.Rules)
-	return d, r.err
+	return d, r.failure()
 }

@@ -4,17 +4,18 @@ import (
 	"bytes"
 
 	"github.com/vmihailenco/msgpack/v5"
+
+	"github.com/pyrula/pyrula-node/flow/pack"
 )
 
 // Reader reads what a Writer collected. It is owned by one goroutine and reused:
-// Reset it for each body. Every length is checked against the bytes that remain
-// before anything is allocated.
+// Reset it for each body.
 type Reader struct {
-	src    bytes.Reader
-	dec    *msgpack.Decoder
-	cap    int // what may remain when the bytes aren't in src; zero when they are
-	intern map[string]string
-	err    error
+	src     bytes.Reader
+	dec     *msgpack.Decoder
+	pack    pack.Reader
+	intern  map[string]string // nil: every text is a copy
+	scratch [maxNameText]byte
 }
 
 // MaxRecordBytes bounds one encoded record or input: its payload and some text.
@@ -28,6 +29,7 @@ const maxInterned = 1 << 16
 func NewReader() *Reader {
 	r := &Reader{intern: make(map[string]string)}
 	r.dec = msgpack.NewDecoder(&r.src)
+	r.pack = pack.NewReader(r.dec, r.src.Len)
 	return r
 }
 
@@ -42,7 +44,7 @@ func (r *Reader) Reset(body []byte) error {
 	}
 	r.src.Reset(body[1:])
 	r.dec.ResetReader(&r.src)
-	r.err = nil
+	r.pack.Reset()
 	return nil
 }
 
@@ -50,20 +52,13 @@ func (r *Reader) Reset(body []byte) error {
 // msgpack.CustomDecoder. What it allocates is bounded by MaxRecordBytes. Error:
 // ErrCodec.
 func (r *Record) DecodeMsgpack(d *msgpack.Decoder) error {
-	return (&Reader{dec: d, cap: MaxRecordBytes}).Record(r)
+	return (&Reader{pack: pack.NewReader(d, nil)}).Record(r)
 }
 
 // DecodeMsgpack reads the input from a foreign decoder; it implements
 // msgpack.CustomDecoder. Error: ErrCodec.
 func (in *Input) DecodeMsgpack(d *msgpack.Decoder) error {
-	return (&Reader{dec: d, cap: MaxRecordBytes}).Input(in)
-}
-
-func (r *Reader) left() int {
-	if r.cap > 0 {
-		return r.cap
-	}
-	return r.src.Len()
+	return (&Reader{pack: pack.NewReader(d, nil)}).Input(in)
 }
 
 // More says whether anything remains.
@@ -99,13 +94,12 @@ func (r *Reader) Input(in *Input) error {
 
 // fields reads one array of [kind, version, mask, field...].
 func (r *Reader) fields(f *Fields) (kind uint8, err error) {
-	n := r.array(3 + bitStamp + 1)
-	k, version, mask := r.number(), r.number(), r.number()
+	p := &r.pack
+	n := p.Array(3, 3+bitStamp+1)
+	k, version, mask := p.Between(0, 0xFF), p.Number(), p.Number()
 	switch {
-	case r.err != nil:
-		return 0, r.err
-	case k < 0 || k > 0xFF:
-		return 0, undecodable("kind %d is out of range", k)
+	case p.Failed():
+		return 0, r.failure()
 	case version != codecVersion:
 		return 0, undecodable("kind %d has version %d, this build knows %d", k, version, codecVersion)
 	case mask&^bitsKnown != 0:
@@ -113,14 +107,14 @@ func (r *Reader) fields(f *Fields) (kind uint8, err error) {
 	}
 	left := n - 3
 	take := func(bit int) bool {
-		if r.err != nil || mask&(1<<bit) == 0 {
+		if p.Failed() || mask&(1<<bit) == 0 {
 			return false
 		}
 		left--
 		return true
 	}
 	if take(bitRun) {
-		r.id(&f.Run)
+		ReadRunID(p, &f.Run)
 	}
 	if take(bitKey) {
 		r.key(&f.Key)
@@ -130,144 +124,57 @@ func (r *Reader) fields(f *Fields) (kind uint8, err error) {
 	}
 	for i := range numberCount {
 		if take(bitNumbers + i) {
-			if err := f.setNumber(i, r.number()); err != nil {
-				r.fail(err)
-			}
+			f.setNumber(i, p)
 		}
 	}
 	for i, s := range f.texts() {
 		if take(bitTexts + i) {
-			*s = r.text(i < internTexts)
+			*s = r.text(i)
 		}
 	}
 	if take(bitPayload) {
-		f.Payload = r.bytes()
+		f.Payload = p.Bytes(nil, MaxRecordBytes)
 	}
 	if take(bitStamp) {
-		f.Stamp = r.stamp()
+		f.Stamp = ReadStamp(p, r.name)
 	}
-	if r.err == nil && left != 0 {
-		r.fail(undecodable("kind %d has %d fields too many", k, left))
+	if left != 0 {
+		p.Fail("kind %d has %d fields too many", k, left)
 	}
-	return uint8(k), r.err
+	return uint8(k), r.failure()
 }
 
-func (r *Reader) fail(err error) {
-	if r.err == nil {
-		r.err = err
-	}
-}
-
-// check keeps the first error of the decoder as an ErrCodec.
-func (r *Reader) check(err error) {
-	if err != nil {
-		r.fail(undecodable("%v", err))
-	}
-}
-
-func (r *Reader) array(limit int) int {
-	if r.err != nil {
-		return 0
-	}
-	n, err := r.dec.DecodeArrayLen()
-	r.check(err)
-	if r.err == nil && (n < 0 || n > limit || n > r.left()) {
-		r.fail(undecodable("an array of %d is out of range", n))
-	}
-	if r.err != nil {
-		return 0
-	}
-	return n
-}
-
-func (r *Reader) number() int64 {
-	if r.err != nil {
-		return 0
-	}
-	v, err := r.dec.DecodeInt64()
-	r.check(err)
-	return v
-}
-
-func (r *Reader) flag() bool {
-	if r.err != nil {
-		return false
-	}
-	v, err := r.dec.DecodeBool()
-	r.check(err)
-	return v
-}
-
-// raw reads a length that fits what remains, then that many bytes.
-func (r *Reader) raw(buf []byte) []byte {
-	if r.err != nil {
+// failure is the first error as an ErrCodec.
+func (r *Reader) failure() error {
+	if !r.pack.Failed() {
 		return nil
 	}
-	n, err := r.dec.DecodeBytesLen()
-	r.check(err)
-	if r.err == nil && (n < 0 || n > r.left()) {
-		r.fail(undecodable("%d bytes are announced, %d may remain", n, r.left()))
-	}
-	if r.err != nil {
-		return nil
-	}
-	if n > cap(buf) {
-		buf = make([]byte, n)
-	}
-	r.check(r.dec.ReadFull(buf[:n]))
-	return buf[:n]
+	return undecodable("%v", r.pack.Err())
 }
 
-func (r *Reader) bytes() []byte { return r.raw(nil) }
+func (r *Reader) text(i int) string {
+	if i < internTexts {
+		return r.name()
+	}
+	return r.pack.Text(MaxErrorMessageBytes) // the longest of the texts
+}
 
-func (r *Reader) text(shared bool) string {
-	var buf [64]byte
-	b := r.raw(buf[:0])
+// name reads a text that few values fill, so that one copy serves all.
+func (r *Reader) name() string {
+	b := r.pack.Bytes(r.scratch[:0], maxNameText)
 	if s, ok := r.intern[string(b)]; ok {
 		return s
 	}
 	s := string(b)
-	if shared && r.intern != nil && len(r.intern) < maxInterned {
+	if r.intern != nil && len(r.intern) < maxInterned {
 		r.intern[s] = s
 	}
 	return s
 }
 
-func (r *Reader) id(id *RunID) {
-	if b := r.raw(id[:0]); r.err == nil && len(b) != len(id) {
-		r.fail(undecodable("a run id has %d bytes", len(b)))
-	}
-}
-
 func (r *Reader) key(k *KeyID) {
-	if n := r.array(3); r.err == nil && n != 3 {
-		r.fail(undecodable("a key has %d parts", n))
-	}
-	k.Workflow = r.text(true)
-	k.Value = r.text(false)
-	k.Kind = KeyKind(r.number())
-}
-
-func (r *Reader) stamp() *Stamp {
-	if n := r.array(4); r.err == nil && n != 4 {
-		r.fail(undecodable("a stamp has %d parts", n))
-	}
-	s := &Stamp{Version: r.text(true), VersionRank: r.number(), Unknown: r.flag()}
-	n := r.array(2)
-	if n == 0 || r.err != nil {
-		return s
-	}
-	s.Gates = make([]Gate, n)
-	for i := range s.Gates {
-		g := &s.Gates[i]
-		if n := r.array(6); r.err == nil && n != 6 {
-			r.fail(undecodable("a gate has %d parts", n))
-		}
-		g.Kind, g.KeyName, g.Key = GateKind(r.number()), r.text(true), r.text(false)
-		g.Max, g.Interval, g.Burst = r.number(), Span(r.number()), r.number()
-	}
-	if n == 2 && s.Gates[0].Key == s.Gates[1].Key {
-		s.Gates[1].Key = s.Gates[0].Key // the usual case: one text for both
-	}
-	return s
+	r.pack.Array(keyParts, keyParts)
+	k.Workflow = r.name()
+	k.Value = r.pack.Text(MaxKeyBytes)
+	k.Kind = KeyKind(r.pack.Between(0, int64(KeyUnknown)))
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 
 	"github.com/pyrula/pyrula-node/flow"
+	"github.com/pyrula/pyrula-node/flow/pack"
 )
 
 // A key in a snapshot is what can't be read from its runs:
@@ -38,81 +39,81 @@ var ErrSnapshot = errors.New("keyactor: can't decode a key")
 // EncodeMsgpack writes the key's part of a snapshot; it implements
 // msgpack.CustomEncoder. Error: the writer's.
 func (k *Key) EncodeMsgpack(e *msgpack.Encoder) error {
-	w := writer{e: e}
-	w.array(snapshotFields)
-	w.number(snapshotVersion)
-	w.text(k.id.Workflow)
-	w.text(k.id.Value)
-	w.number(int64(k.id.Kind))
-	w.number(int64(k.tat))
-	w.number(int64(k.shown.rate.interval))
-	w.number(k.shown.rate.burst)
-	w.number(k.shown.max)
-	w.array(k.asks.len())
+	w := pack.NewWriter(e)
+	w.Array(snapshotFields)
+	w.Number(snapshotVersion)
+	w.Text(k.id.Workflow)
+	w.Text(k.id.Value)
+	w.Number(int64(k.id.Kind))
+	w.Number(int64(k.tat))
+	w.Number(int64(k.shown.rate.interval))
+	w.Number(k.shown.rate.burst)
+	w.Number(k.shown.max)
+	w.Array(k.asks.len())
 	k.asks.each(func(a *ask) bool {
-		w.array(askFields)
-		w.run(a.run)
-		w.number(int64(a.order))
-		w.number(int64(a.since))
-		w.number(marks(a.awake, a.reserved))
+		w.Array(askFields)
+		flow.WriteRunID(&w, &a.run)
+		w.Number(int64(a.order))
+		w.Number(int64(a.since))
+		w.Number(marks(a.awake, a.reserved))
 		return true
 	})
-	w.array(k.wants.len())
+	w.Array(k.wants.len())
 	k.wants.each(func(v *want) bool {
-		w.array(wantFields)
-		w.run(v.run)
-		w.number(int64(v.order))
-		w.text(v.peer.Value)
-		w.number(int64(v.rate.interval))
-		w.number(v.rate.burst)
-		w.number(marks(v.awake, false))
+		w.Array(wantFields)
+		flow.WriteRunID(&w, &v.run)
+		w.Number(int64(v.order))
+		w.Text(v.peer.Value)
+		w.Number(int64(v.rate.interval))
+		w.Number(v.rate.burst)
+		w.Number(marks(v.awake, false))
 		return true
 	})
-	return w.err
+	return w.Err()
 }
 
 // DecodeMsgpack makes k the key that was written, without its runs: the caller
 // gives them to Adopt next. It implements msgpack.CustomDecoder. Error:
 // ErrSnapshot; then k is not to be used.
 func (k *Key) DecodeMsgpack(d *msgpack.Decoder) error {
-	r := reader{d: d}
+	r := pack.NewReader(d, nil)
 	*k = Key{}
-	r.array(snapshotFields, snapshotFields)
-	if v := r.number(); r.err == nil && v != snapshotVersion {
+	r.Array(snapshotFields, snapshotFields)
+	if v := r.Number(); !r.Failed() && v != snapshotVersion {
 		return fmt.Errorf("%w: format %d, this build knows %d", ErrSnapshot, v, snapshotVersion)
 	}
-	k.id.Workflow = r.text()
-	k.id.Value = r.text()
-	k.id.Kind = flow.KeyKind(r.between(0, int64(flow.KeyUnknown)))
-	k.tat = flow.Instant(r.between(0, int64(flow.MaxInstant)))
-	k.shown.rate.interval = flow.Span(r.between(0, int64(flow.MaxInterval)))
-	k.shown.rate.burst = r.between(0, flow.MaxBurst)
-	k.shown.max = r.between(0, flow.MaxLimit)
-	for n := r.array(0, MaxMarks); n > 0 && r.err == nil; n-- {
+	k.id.Workflow = r.Text(flow.MaxKeyBytes)
+	k.id.Value = r.Text(flow.MaxKeyBytes)
+	k.id.Kind = flow.KeyKind(r.Between(0, int64(flow.KeyUnknown)))
+	k.tat = flow.Instant(r.Between(0, int64(flow.MaxInstant)))
+	k.shown.rate.interval = flow.Span(r.Between(0, int64(flow.MaxInterval)))
+	k.shown.rate.burst = r.Between(0, flow.MaxBurst)
+	k.shown.max = r.Between(0, flow.MaxLimit)
+	for n := r.Array(0, MaxMarks); n > 0 && !r.Failed(); n-- {
 		k.decodeAsk(&r)
 	}
-	for n := r.array(0, MaxMarks); n > 0 && r.err == nil; n-- {
+	for n := r.Array(0, MaxMarks); n > 0 && !r.Failed(); n-- {
 		k.decodeWant(&r)
 	}
-	if r.err != nil {
-		return fmt.Errorf("%w: %w", ErrSnapshot, r.err)
+	if r.Failed() {
+		return fmt.Errorf("%w: %w", ErrSnapshot, r.Err())
 	}
 	return nil
 }
 
-func (k *Key) decodeAsk(r *reader) {
-	r.array(askFields, askFields)
+func (k *Key) decodeAsk(r *pack.Reader) {
+	r.Array(askFields, askFields)
 	a := new(ask)
-	a.run = r.run()
-	a.order = flow.Instant(r.number())
-	a.since = flow.Instant(r.between(0, int64(flow.MaxInstant)))
-	m := r.between(0, marksKnown)
+	flow.ReadRunID(r, &a.run)
+	a.order = flow.Instant(r.Number())
+	a.since = flow.Instant(r.Between(0, int64(flow.MaxInstant)))
+	m := r.Between(0, marksKnown)
 	a.awake, a.reserved = m&markAwake != 0, m&markReserved != 0
-	if r.err != nil {
+	if r.Failed() {
 		return
 	}
 	if k.asks.of(a.run) != nil {
-		r.fail("two wants of run %v", a.run)
+		r.Fail("two wants of run %v", a.run)
 		return
 	}
 	if a.reserved {
@@ -121,20 +122,20 @@ func (k *Key) decodeAsk(r *reader) {
 	k.addAsk(a)
 }
 
-func (k *Key) decodeWant(r *reader) {
-	r.array(wantFields, wantFields)
+func (k *Key) decodeWant(r *pack.Reader) {
+	r.Array(wantFields, wantFields)
 	w := new(want)
-	w.run = r.run()
-	w.order = flow.Instant(r.number())
-	w.peer = flow.KeyID{Workflow: k.id.Workflow, Value: r.text()}
-	w.rate.interval = flow.Span(r.between(1, int64(flow.MaxInterval)))
-	w.rate.burst = r.between(1, flow.MaxBurst)
-	w.awake = r.between(0, markAwake) != 0
-	if r.err != nil {
+	flow.ReadRunID(r, &w.run)
+	w.order = flow.Instant(r.Number())
+	w.peer = flow.KeyID{Workflow: k.id.Workflow, Value: r.Text(flow.MaxKeyBytes)}
+	w.rate.interval = flow.Span(r.Between(1, int64(flow.MaxInterval)))
+	w.rate.burst = r.Between(1, flow.MaxBurst)
+	w.awake = r.Between(0, markAwake) != 0
+	if r.Failed() {
 		return
 	}
 	if k.wants.of(w.run) != nil {
-		r.fail("two wants of run %v", w.run)
+		r.Fail("two wants of run %v", w.run)
 		return
 	}
 	shown := k.shown

@@ -241,77 +241,109 @@ func TestR4WantsAndLocalRunsAreOneQueue(t *testing.T) {
 	wantRuns(t, "one queue", order, runs...)
 }
 
-// TestR4HeadWithoutAWorkerStarvesNobody: the token is left to an older head for its
-// grace, and a want takes it after that, or at once if there are two.
-func TestR4HeadWithoutAWorkerStarvesNobody(t *testing.T) {
-	for _, c := range []struct {
-		name     string
-		interval flow.Span
-		burst    int64
-		given    flow.Span // when the want gets its token
-	}{
-		{"one token", 5 * second, 1, headGraceMax},
-		{"a fast rate", 50 * milli, 1, 50 * milli},
-		{"a very fast rate", milli, 1, headGraceMin},
-		{"two tokens", 5 * second, 2, 0},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			w := testWorld(t)
-			w.submit(rated("y", c.interval, c.burst))
-			far := w.submit(apart(1, c.interval, c.burst))
-			w.offer(keyX)
-			w.deliver(toY, 0)
-			if c.given > 0 {
-				due, ok := w.due()
-				if len(w.mail[toX]) != 0 || !ok || due != start.Add(c.given) {
-					t.Fatalf("%d tokens at once, due at %d", len(w.mail[toX]), due-start)
-				}
-				w.advance(due)
-			}
-			w.deliver(toX, flow.FlagCredit)
-			if w.run(far).status != flow.StatusExecuting {
-				t.Fatal("the want got no token")
-			}
-		})
-	}
-}
-
-// TestR4HeadWithAWorkerGetsItsToken: younger wants that are always awake don't take
-// the head's token away from an offer that comes soon after the bucket opens.
-func TestR4HeadWithAWorkerGetsItsToken(t *testing.T) {
+// TestP62LimitHeldRunIsNotPassed: an older run that its own, smaller max holds is not
+// passed by one whose token has come.
+func TestP62LimitHeldRunIsNotPassed(t *testing.T) {
 	w := testWorld(t)
-	w.submit(rated("y", second, 1))
-	w.offerAll(keyY)
-	old := w.submit(rated("y", second, 1))
-	for range 3 {
-		w.submit(apart(3, second, 1))
-	}
-	w.offerAll(keyX)
-	for len(w.mail[toY]) > 0 {
-		w.deliver(toY, 0)
-	}
-	w.advance(start.Add(second))
-	if len(w.mail[toX]) != 0 {
-		t.Fatal("a younger want got the token")
-	}
-	w.advance(start.Add(second + 5*milli))
-	wantRuns(t, "the head", w.offerAll(keyY), old)
-}
-
-// TestR4HeadHeldByItsLimitHoldsNoWant: a head whose Limit refuses leaves the tokens to
-// the wants behind it.
-func TestR4HeadHeldByItsLimitHoldsNoWant(t *testing.T) {
-	w := testWorld(t)
-	stamp := both(limited("y", 1), rated("y", second, 1))
-	w.submit(stamp)
-	w.offerAll(keyY)
-	w.submit(stamp)
-	far := w.submit(apart(1, second, 1))
+	w.submit(limited("x", 1))
+	wantRuns(t, "one executes", w.offerAll(keyX), w.log[0].Run)
+	young := w.submit(apart(3, second, 1))
 	w.offer(keyX)
+	old := w.submitAt(limited("x", 1), start-1) // comes late, at an older place
 	w.deliver(toY, 0)
-	w.advance(start.Add(second))
+	w.deliver(toX, flow.FlagCredit)
+	if r := w.run(young); r.status != flow.StatusQueued {
+		t.Fatalf("the younger one is %v", r.status)
+	}
+	w.ends(flow.RecCompleted, w.log[0].Run)
+	wantRuns(t, "the older one", w.offerAll(keyX), old)
+}
+
+// TestR4LateRunWithASmallMaxGetsItsSlot: runs with a bigger max don't keep the key too
+// full for one that was passed over.
+func TestR4LateRunWithASmallMaxGetsItsSlot(t *testing.T) {
+	w := testWorld(t)
+	late := w.submit(apart(1, flow.Hour, 1))
+	w.offer(keyX)
+	w.deliverAll(0) // no credit: passed over from now on
+	w.submit(rated("y", flow.Hour, 1))
+	w.offerAll(keyY) // its token is gone
+	w.offer(keyX)    // it asks again, and is out of the queue
+	w.deliverAll(0)
+	var wide []flow.RunID
+	for range 6 {
+		wide = append(wide, w.submit(limited("x", 3)))
+	}
+	wantRuns(t, "passed by three", w.offerAll(keyX), wide[:3]...)
+	w.advance(w.now.Add(PassedOver))
+	for _, id := range wide[:2] {
+		w.ends(flow.RecCompleted, id)
+		wantRuns(t, "nobody starts before the late one has its slot", w.offerAll(keyX))
+	}
+	w.ends(flow.RecCompleted, wide[2])
+	wantRuns(t, "it has; the others go on beside it", w.offerAll(keyX), wide[3], wide[4])
+	w.advance(start.Add(flow.Hour))
 	w.deliverAll(flow.FlagCredit)
-	if w.run(far).status != flow.StatusExecuting {
-		t.Fatal("the want waits behind a Limit that isn't its own")
+	if w.run(late).status != flow.StatusExecuting {
+		t.Fatal("the late one has no slot")
+	}
+}
+
+// TestR4LateRunKeepsItsSlotFromTokens: the token of another run doesn't take the slot
+// that is due to a late one, but may take one beside it.
+func TestR4LateRunKeepsItsSlotFromTokens(t *testing.T) {
+	for _, c := range []struct {
+		limit int64
+		want  flow.Status
+	}{{2, flow.StatusQueued}, {3, flow.StatusExecuting}} {
+		w := testWorld(t)
+		late := w.submit(both(limited("x", c.limit), rated("l", flow.Hour, 1)))
+		other := w.submit(both(limited("x", c.limit), rated("y", second, 1)))
+		w.offer(keyX)
+		w.deliverAll(0) // no credit: passed over from now on
+		w.submit(rated("l", flow.Hour, 1))
+		w.offerAll(keyOf("l")) // the token of the late one is gone
+		w.offer(keyX)
+		w.offer(keyX) // both ask
+		w.submitAt(limited("x", c.limit), start-1)
+		w.offer(keyX) // an older one takes a slot
+		for len(w.pairs) > 0 && w.pairs[0] != toX {
+			w.deliver(w.pairs[0], 0)
+		}
+		w.advance(w.now.Add(PassedOver))
+		w.deliver(toX, flow.FlagCredit)
+		if w.run(late).status != flow.StatusQueued || w.run(other).status != c.want {
+			t.Fatalf("max %d: the other one is %v, want %v", c.limit, w.run(other).status, c.want)
+		}
+	}
+}
+
+// TestR4SlotIsSetAsideOnTime: time alone makes home set a slot aside, for a run whose
+// want stands at an empty bucket.
+func TestR4SlotIsSetAsideOnTime(t *testing.T) {
+	w := testWorld(t)
+	a := w.submit(apart(1, flow.Hour, 1))
+	w.offer(keyX)
+	w.deliverAll(0) // no credit
+	other := w.submit(rated("y", flow.Hour, 1))
+	wantRuns(t, "the token is gone", w.offerAll(keyY), other)
+	w.offer(keyX)
+	w.deliverAll(0)
+	if k := w.live.key(keyX); k.Ready(w.now) != 0 {
+		t.Fatal("ready before its time")
+	}
+	due, ok := w.live.key(keyX).Due(w.now)
+	if want := start.Add(PassedOver); !ok || due.At != want {
+		t.Fatalf("due at %d, want %d", due.At, want)
+	}
+	w.advance(due.At)
+	w.offer(keyX)
+	if b := w.submit(limited("x", 1)); len(w.offerAll(keyX)) != 0 || w.run(b).status != flow.StatusQueued {
+		t.Fatal("the slot was given away")
+	}
+	w.advance(start.Add(flow.Hour))
+	w.deliverAll(flow.FlagCredit)
+	if w.run(a).status != flow.StatusExecuting {
+		t.Fatal("a didn't start")
 	}
 }

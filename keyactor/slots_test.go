@@ -140,7 +140,7 @@ func TestR20TerminatedRunsHoldTheirSlot(t *testing.T) {
 func TestP3FreeingWhatIsNotHeldPanics(t *testing.T) {
 	for name, rec := range map[string]flow.Record{
 		"twice":             {Kind: flow.RecCompleted, Fields: flow.Fields{Fence: 1}},
-		"with an old fence": {Kind: flow.RecCompleted, Fields: flow.Fields{Fence: 7}},
+		"with an old fence": {Kind: flow.RecCompleted},
 		"a queued run":      {Kind: flow.RecFailed, Fields: flow.Fields{Fence: 2}},
 		"a hold too early":  {Kind: flow.RecHoldFreed, Fields: flow.Fields{Fence: 3}},
 		"admitted twice":    {Kind: flow.RecAdmitted, Fields: flow.Fields{Fence: 9}},
@@ -165,6 +165,8 @@ func TestP3FreeingWhatIsNotHeldPanics(t *testing.T) {
 				rec.Run, rec.Order = queued, w.run(queued).order
 			case "a hold too early":
 				rec.Run, rec.Fence = held, w.run(held).fence
+			case "with an old fence":
+				rec.Run, rec.Fence = held, w.run(held).fence-1
 			case "no fence", "terminated":
 				rec.Run = held
 			default:

@@ -219,6 +219,11 @@ func (v *watch) admission(rec *flow.Record) {
 	}
 	if rec.After != 0 {
 		v.take(home, run)
+		for id := range v.wants[home] {
+			if v.w.run(id).place().before(run.place()) {
+				v.w.fail("run %v took a token before want %v, which is older (P61)", run.id, id)
+			}
+		}
 	}
 	v.order(run, used)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 
 	"github.com/pyrula/pyrula-node/flow"
+	"github.com/pyrula/pyrula-node/flow/pack"
 )
 
 // A run in a snapshot is one msgpack array:
@@ -15,8 +16,7 @@ import (
 //	[ version, id, status, marks, order, workflow, params, stamp,
 //	  trigger, idempotency key, request id, past ]
 //
-//	stamp  nil | [ version, rank, unknown, gate, ... ]
-//	gate   [ kind, key name, key, max, interval, burst ]
+//	stamp  nil | see flow.WriteStamp
 //	past   nil | [ fence, worker, version, lease, backoff, attempts, attempt,
 //	               failures, started, until, last kind, last fence, ended,
 //	               result, error type, error text, reason, dropped, [ entry, ... ] ]
@@ -27,8 +27,6 @@ const (
 	snapshotVersion = 1
 
 	runParts   = 12
-	gateParts  = 6
-	stampParts = 3 // and one for each gate
 	pastParts  = 19
 	entryParts = 7
 )
@@ -38,8 +36,6 @@ const (
 const (
 	maxTextBytes = 64 << 10
 	maxBodyBytes = 2 << 20
-	maxGates     = 8
-	readChunk    = 64 << 10 // at most this much is allocated ahead of the bytes read
 )
 
 // ErrSnapshot is the family of everything that can't be decoded into a run:
@@ -63,124 +59,57 @@ func (r *Run) Fingerprint() []byte {
 // EncodeMsgpack writes the whole run but the end of its lease. Error: the
 // encoder's own.
 func (r *Run) EncodeMsgpack(enc *msgpack.Encoder) error {
-	w := writer{enc: enc}
-	w.array(runParts)
-	w.number(snapshotVersion)
-	w.body(r.id[:])
-	w.number(int64(r.status))
-	w.number(int64(r.marks))
-	w.number(int64(r.order))
-	w.text(r.workflow)
-	w.body(r.params)
-	w.stamp(r.stamp)
-	w.text(r.trigger)
-	w.text(r.idempotencyKey)
-	w.text(r.requestID)
-	w.past(r.past)
-	return w.err
+	w := pack.NewWriter(enc)
+	w.Array(runParts)
+	w.Number(snapshotVersion)
+	flow.WriteRunID(&w, &r.id)
+	w.Number(int64(r.status))
+	w.Number(int64(r.marks))
+	w.Number(int64(r.order))
+	w.Text(r.workflow)
+	w.Bytes(r.params)
+	flow.WriteStamp(&w, r.stamp)
+	w.Text(r.trigger)
+	w.Text(r.idempotencyKey)
+	w.Text(r.requestID)
+	writePast(&w, r.past)
+	return w.Err()
 }
 
-// writer chains encoder calls and keeps the first error.
-type writer struct {
-	enc *msgpack.Encoder
-	err error
-}
-
-func (w *writer) array(n int) {
-	if w.err == nil {
-		w.err = w.enc.EncodeArrayLen(n)
-	}
-}
-
-func (w *writer) number(v int64) {
-	if w.err == nil {
-		w.err = w.enc.EncodeInt(v)
-	}
-}
-
-func (w *writer) text(s string) {
-	if w.err == nil {
-		w.err = w.enc.EncodeString(s)
-	}
-}
-
-// body writes bytes; nil and empty are one.
-func (w *writer) body(b []byte) {
-	if b == nil {
-		b = []byte{}
-	}
-	if w.err == nil {
-		w.err = w.enc.EncodeBytes(b)
-	}
-}
-
-func (w *writer) absent() {
-	if w.err == nil {
-		w.err = w.enc.EncodeNil()
-	}
-}
-
-func (w *writer) flag(yes bool) {
-	if w.err == nil {
-		w.err = w.enc.EncodeBool(yes)
-	}
-}
-
-func (w *writer) stamp(s *flow.Stamp) {
-	if s == nil {
-		w.absent()
-		return
-	}
-	w.array(stampParts + len(s.Gates))
-	w.text(s.Version)
-	w.number(s.VersionRank)
-	w.flag(s.Unknown)
-	for i := range s.Gates {
-		g := &s.Gates[i]
-		w.array(gateParts)
-		w.number(int64(g.Kind))
-		w.text(g.KeyName)
-		w.text(g.Key)
-		w.number(g.Max)
-		w.number(int64(g.Interval))
-		w.number(g.Burst)
-	}
-}
-
-func (w *writer) past(p *past) {
+func writePast(w *pack.Writer, p *past) {
 	if p == nil {
-		w.absent()
+		w.Nil()
 		return
 	}
-	w.array(pastParts)
-	w.number(int64(p.fence))
-	w.text(p.worker)
-	w.text(p.version)
-	w.number(int64(p.lease))
-	w.number(int64(p.backoff))
-	w.number(p.attempts)
-	w.number(p.attempt)
-	w.number(p.failures)
-	w.number(int64(p.started))
-	w.number(int64(p.until))
-	w.number(int64(p.last.kind))
-	w.number(int64(p.last.fence))
-	w.number(int64(p.ended))
-	w.body(p.result)
-	w.text(p.errType)
-	w.text(p.errText)
-	w.text(p.reason)
-	w.number(p.journal.dropped)
-	w.array(len(p.journal.kept))
+	w.Array(pastParts)
+	w.Number(int64(p.fence))
+	w.Text(p.worker)
+	w.Text(p.version)
+	w.Number(int64(p.lease))
+	w.Number(int64(p.backoff))
+	w.Number(p.attempts)
+	w.Number(p.attempt)
+	w.Number(p.failures)
+	w.Number(int64(p.started))
+	w.Number(int64(p.until))
+	w.Number(int64(p.last.kind))
+	w.Number(int64(p.last.fence))
+	w.Number(int64(p.ended))
+	w.Bytes(p.result)
+	w.Text(p.errType)
+	w.Text(p.errText)
+	w.Text(p.reason)
+	w.Number(p.journal.dropped)
+	w.Array(len(p.journal.kept))
 	for i := range p.journal.kept {
 		e := &p.journal.kept[i]
-		w.array(entryParts)
-		w.number(int64(e.kind))
-		w.number(int64(e.at))
-		w.number(int64(e.until))
-		w.number(int64(e.fence))
-		w.number(e.attempt)
-		w.text(e.a)
-		w.text(e.b)
+		w.Array(entryParts)
+		w.Number(int64(e.kind))
+		w.Number(int64(e.at))
+		w.Number(int64(e.until))
+		w.Number(int64(e.fence))
+		w.Number(e.attempt)
+		w.Text(e.a)
+		w.Text(e.b)
 	}
 }

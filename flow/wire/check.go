@@ -145,7 +145,7 @@ func (s *Stamp) Check() error {
 }
 
 // Check refuses the whole batch for the first bad entry, so that a typing error
-// in one never leaves the others half sent (R22).
+// in one never leaves the others half sent.
 func (b *Batch) Check() error {
 	if err := checkCount("runs", len(b.Runs), MaxBatch); err != nil {
 		return err
