@@ -21,6 +21,7 @@ func (s *shard) promote(m promoteMsg) {
 	s.window, s.timers, s.parked = window{}, timers{}, parkingLot{}
 	s.dirty, s.locals, s.ready, s.back = nil, nil, nil, nil
 	s.following = make(map[engine.ShardID]uint64)
+	s.gaps = make(map[engine.ShardID]uint64)
 	s.keyAsks = make(map[letterID][]answer)
 	s.retryAt = 0
 	s.owner.Store(true)

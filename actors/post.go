@@ -102,6 +102,10 @@ func (s *shard) letter(m letterMsg) {
 	ack := effect{kind: effectAck, shard: m.from, number: last}
 	switch {
 	case m.number > last+1:
+		if s.gaps[m.from] == last+1 {
+			return // what is missing was asked for already; if that is lost, the sender tries again by itself
+		}
+		s.gaps[m.from] = last + 1
 		ack.again = true
 	case m.number == last+1:
 		s.write(flow.RecReceived, flow.Fields{Shard: uint16(m.from), Number: m.number})

@@ -63,6 +63,7 @@ type shard struct {
 	timerAt   flow.Instant
 	retryAt   flow.Instant              // when undelivered letters are sent again; zero for never
 	following map[engine.ShardID]uint64 // highest letter handed to each shard's mailbox
+	gaps      map[engine.ShardID]uint64 // the letter that each shard was last asked to send again
 	keyAsks   map[letterID][]answer     // submits that wait for a letter to arrive
 }
 

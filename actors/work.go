@@ -44,11 +44,19 @@ func (n *Node) Claim(ctx context.Context, c wire.Claim) (wire.Claimed, error) {
 	if a.err != nil {
 		return out, a.err
 	}
+	bytes := 0
 	for _, g := range a.value.([]*Grant) {
+		if bytes += len(g.Params); bytes > maxClaimBytes && len(out.Runs) > 0 {
+			n.handBack(g) // the next claim gets it, without another token
+			continue
+		}
 		out.Runs = append(out.Runs, grantOf(g))
 	}
 	return out, nil
 }
+
+// maxClaimBytes bounds the params in one answer; a single run may be larger.
+const maxClaimBytes = 8 << 20
 
 // handAllBack returns what a claim was granted in the moment its asker left.
 func (n *Node) handAllBack(a answer) {
@@ -207,5 +215,5 @@ func (n *Node) stop(ctx context.Context, kind flow.InputKind, id flow.RunID, rea
 	if err != nil {
 		return wire.Stopped{}, err
 	}
-	return wire.Stopped{RunID: id.String(), Status: statusOf(a)}, nil
+	return wire.Stopped{RunID: id.String(), Status: statusOf(a), Changed: !a.flags.Has(flow.FlagRepeat)}, nil
 }

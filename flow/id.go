@@ -138,13 +138,19 @@ func crockfordValue(c byte) int {
 	if c >= 'a' && c <= 'z' {
 		c -= 'a' - 'A'
 	}
-	for i := range len(crockford) {
-		if crockford[i] == c {
-			return i
-		}
-	}
-	return -1
+	return int(crockfordDigits[c])
 }
+
+// crockfordDigits is the value of each character, -1 for those that are none.
+var crockfordDigits = func() (digits [256]int8) {
+	for i := range digits {
+		digits[i] = -1
+	}
+	for i := range len(crockford) {
+		digits[crockford[i]] = int8(i)
+	}
+	return digits
+}()
 
 // KeyKind tells the actor of a resolved key value from the shared queue of runs
 // that have no gate.

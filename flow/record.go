@@ -49,7 +49,8 @@ const (
 
 // Records of a key alone.
 const (
-	// RecAsked: the home key asked the Rate's key for a token. Key (home), Peer, Run.
+	// RecAsked: the home key asked the Rate's key for a token. Key (home), Peer, Run,
+	// Order.
 	RecAsked RecordKind = 32
 	// RecUnused: a token came and could not be used; the run asks again with the next
 	// credit. Key (home), Run, Until (the instant since which it was passed over).

@@ -43,7 +43,9 @@ func (k *Key) mayUse(a *ask, now flow.Instant) bool {
 	if a.reserved {
 		return true
 	}
-	if !k.slotFree(&a.waiter) {
+	// A token that comes out of turn isn't used before an older run's that asked the
+	// same key: that one's was sent back, and it has asked again or will (P61).
+	if k.asks.firstOf(a) != a || !k.slotFree(&a.waiter) {
 		return false
 	}
 	if late := k.asks.overdue(now); late != nil && late != a {

@@ -17,7 +17,8 @@ type ask struct {
 
 // asks are all runs of this home with a want. A nil *asks is empty.
 type asks struct {
-	byRun   map[flow.RunID]*ask // never iterated
+	byRun   map[flow.RunID]*ask             // never iterated
+	byPeer  map[string]*ordered[askByPlace] // by the value of the Rate's key; never iterated
 	awake   ordered[askByPlace]
 	resting ordered[askByPlace]
 	owed    ordered[askByPlace] // resting with a slot set aside: they ask again first
@@ -107,6 +108,12 @@ func (s *asks) oldestAwake() *ask {
 	return a.ask
 }
 
+// firstOf is the first run in order that asked the same key as a did.
+func (s *asks) firstOf(a *ask) *ask {
+	first, _ := s.byPeer[a.stamp.Rate().Key].first()
+	return first.ask
+}
+
 // each calls yield for the wants under way, in order, then for those that rest.
 func (s *asks) each(yield func(*ask) bool) {
 	if s == nil {
@@ -127,6 +134,7 @@ func (s *asks) each(yield func(*ask) bool) {
 // change only between the two.
 func (s *asks) file(a *ask) {
 	s.byRun[a.run] = a
+	s.filePeer(a)
 	if a.reserved {
 		s.aside++
 	}
@@ -145,6 +153,7 @@ func (s *asks) file(a *ask) {
 
 func (s *asks) unfile(a *ask) {
 	delete(s.byRun, a.run)
+	s.unfilePeer(a)
 	if a.reserved {
 		s.aside--
 	}
@@ -156,10 +165,36 @@ func (s *asks) unfile(a *ask) {
 	}
 }
 
+func (s *asks) filePeer(a *ask) {
+	if a.stamp == nil {
+		return // decoded, and its run not adopted yet
+	}
+	peer := a.stamp.Rate().Key
+	set := s.byPeer[peer]
+	if set == nil {
+		set = new(ordered[askByPlace])
+		s.byPeer[peer] = set
+	}
+	set.put(askByPlace{a})
+}
+
+func (s *asks) unfilePeer(a *ask) {
+	if a.stamp == nil {
+		return
+	}
+	peer := a.stamp.Rate().Key
+	if set := s.byPeer[peer]; set != nil {
+		set.remove(askByPlace{a})
+		if set.len() == 0 {
+			delete(s.byPeer, peer)
+		}
+	}
+}
+
 // addAsk makes the want of a run that has none.
 func (k *Key) addAsk(a *ask) {
 	if k.asks == nil {
-		k.asks = &asks{byRun: make(map[flow.RunID]*ask)}
+		k.asks = &asks{byRun: make(map[flow.RunID]*ask), byPeer: make(map[string]*ordered[askByPlace])}
 	}
 	k.asks.file(a)
 }

@@ -162,6 +162,7 @@ func (k *Key) Adopt(a Adopted) {
 	case flow.StatusQueued:
 		if mark := k.asks.of(a.Run); mark != nil {
 			mark.stamp = a.Stamp
+			k.asks.filePeer(mark)
 			if mark.awake {
 				break
 			}

@@ -72,6 +72,20 @@
 // back, and then the want rests until home asks again. Letters between two keys
 // arrive once and in the order in which they were sent (R6).
 //
+//	home (the Limit's key)                        the Rate's key
+//	  offer: asked          -- want -->             wanted, awake
+//	                        <-- token --            token-given, at its turn
+//	  slot and credit: admitted
+//	  else: unused          -- unused -->           token-back, resting
+//	  offer: asked again    -- want -->             wanted, awake
+//	  cancelled             -- unwant -->           unwanted
+//
+// A run that was passed over in this way for [PassedOver] gets the next free slot
+// set aside: until it has that slot nobody else starts, and a slot set aside was
+// tested against the run's max when it was. At the Rate's key the wants and the
+// key's own runs are one queue: the oldest want waits for its own turn, and a head
+// of the own queue that is older is left a token for a short grace.
+//
 // # What this package must not know
 //
 // The life of a run (leases, attempts, results), workers, credit beyond the

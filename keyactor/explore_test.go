@@ -142,26 +142,27 @@ func explore(t *testing.T, make func() *scene, alphabet []string, length int) in
 // TestR4_S27EveryOrder: a run asks elsewhere for its token, another competes for its
 // slot, a third for its token, and the first may be cancelled at any point.
 func TestR4_S27EveryOrder(t *testing.T) {
-	scenes := map[string]func(s *scene) []flow.RunID{
-		"two that ask": func(s *scene) []flow.RunID {
-			return []flow.RunID{s.submit(apart(1, second, 1)), s.submit(apart(1, second, 1))}
-		},
-		"one that asks, one that doesn't": func(s *scene) []flow.RunID {
-			return []flow.RunID{s.submit(apart(1, second, 1)), s.submit(limited("x", 1))}
-		},
-		"one that asks, one at the Rate's key": func(s *scene) []flow.RunID {
-			return []flow.RunID{s.submit(apart(2, second, 1)), s.submit(rated("y", second, 1)), s.submit(limited("x", 2))}
-		},
+	asks := apart(1, second, 1)
+	scenes := []struct {
+		name   string
+		stamps []*flow.Stamp
+		length int
+	}{
+		{"two that ask", []*flow.Stamp{asks, asks}, 8},
+		{"one that asks, one that doesn't", []*flow.Stamp{asks, limited("x", 1)}, 8},
+		{"one of each", []*flow.Stamp{apart(2, second, 1), rated("y", second, 1), limited("x", 2)}, 7},
 	}
 	alphabet := []string{"offer x", "offer y", "letter to y", "token", "token without credit", "cancel first", "complete", "time"}
-	for name, setting := range scenes {
-		t.Run(name, func(t *testing.T) {
+	for _, c := range scenes {
+		t.Run(c.name, func(t *testing.T) {
 			states := explore(t, func() *scene {
 				s := &scene{world: testWorld(t)}
 				s.light = true
-				s.runs = setting(s)
+				for _, stamp := range c.stamps {
+					s.runs = append(s.runs, s.submit(stamp))
+				}
 				return s
-			}, alphabet, 8)
+			}, alphabet, c.length)
 			if states < 100 {
 				t.Errorf("only %d states were seen", states)
 			}

@@ -2,6 +2,7 @@ package keyactor
 
 import (
 	"bytes"
+	"math/rand/v2"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -252,4 +253,14 @@ func history(t *rapid.T) {
 func TestP3_P4_P5_P7_P61_P62_S09Histories(t *testing.T) { rapid.Check(t, history) }
 
 // FuzzP3_P4_R4Histories is the same with the fuzzer's bytes for dice.
-func FuzzP3_P4_R4Histories(f *testing.F) { f.Fuzz(rapid.MakeFuzz(history)) }
+func FuzzP3_P4_R4Histories(f *testing.F) {
+	dice := rand.New(rand.NewPCG(1, 2))
+	for range 8 {
+		b := make([]byte, 1<<14)
+		for i := range b {
+			b[i] = byte(dice.Uint32())
+		}
+		f.Add(b)
+	}
+	f.Fuzz(rapid.MakeFuzz(history))
+}

@@ -17,6 +17,9 @@ import (
 // checker is compiled once: it takes longer than most tests.
 var checker = sync.OnceValues(apitest.New)
 
+// metrics are shared by the servers of tests that don't look at them.
+var metrics = sync.OnceValue(func() *transport.Metrics { return transport.NewMetrics(transport.Build{}) })
+
 // api is a server over a fakeNode. Every answer is held against the document.
 type api struct {
 	t       testing.TB
@@ -36,6 +39,9 @@ func newAPIWith(t testing.TB, cfg transport.Config) *api {
 	a := &api{t: t, node: newFakeNode()}
 	if cfg.Node == nil {
 		cfg.Node = a.node
+	}
+	if cfg.Metrics == nil {
+		cfg.Metrics = metrics()
 	}
 	a.server = transport.NewServer(cfg)
 	a.handler = ck.Handler(a.server, func(err error) { t.Error(err) })

@@ -26,7 +26,7 @@ const (
 	// that a client which is still sending sees the refusal and not a broken
 	// connection.
 	maxDrained = 8 << 20
-	// statusGone is recorded, never sent, for a client that went away.
+	// statusGone is counted, never sent, for a client that went away.
 	statusGone = 499
 )
 
@@ -201,9 +201,12 @@ var (
 )
 
 // send writes x.out, whole, as the response.
-func (x *exchange) send(status int) error { return x.sendAs(status, jsonType) }
+func (x *exchange) send(status int) error {
+	x.sendAs(status, jsonType)
+	return nil
+}
 
-func (x *exchange) sendAs(status int, contentType []string) error {
+func (x *exchange) sendAs(status int, contentType []string) {
 	h := x.w.Header()
 	h["Content-Type"] = contentType
 	h["Content-Length"] = []string{strconv.Itoa(len(x.out))}
@@ -212,7 +215,6 @@ func (x *exchange) sendAs(status int, contentType []string) error {
 	if _, err := x.w.Write(x.out); err != nil {
 		x.status = statusGone // there is nobody left to tell
 	}
-	return nil
 }
 
 // json answers any shape.
@@ -248,23 +250,16 @@ func (x *exchange) problemFor(err error) *wire.Problem {
 	return &p
 }
 
-// refuse answers an error.
+// refuse answers an error. A client that has gone is answered too: silence would
+// read as 200 to one that has only closed its sending side.
 func (x *exchange) refuse(err error) {
-	if x.r.Context().Err() != nil {
-		x.status = statusGone
-		return
-	}
 	p := x.problemFor(err)
 	if p.RetryAfterMS > 0 {
 		x.w.Header().Set("Retry-After", strconv.FormatInt((p.RetryAfterMS+999)/1000, 10))
 	}
-	if err := x.encode(p); err != nil {
-		x.status = http.StatusInternalServerError
-		x.w.WriteHeader(x.status)
-		return
-	}
-	// Writing to a client that has gone away fails, and there is nobody to tell.
-	if err := x.sendAs(p.Status, problemType); err != nil {
+	x.out = appendProblem(x.out[:0], p)
+	x.sendAs(p.Status, problemType)
+	if x.r.Context().Err() != nil {
 		x.status = statusGone
 	}
 }

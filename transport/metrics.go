@@ -48,6 +48,7 @@ type Metrics struct {
 
 	requests *prometheus.CounterVec
 	took     *prometheus.HistogramVec
+	inFlight prometheus.Gauge
 	gauges   *gauges
 }
 
@@ -71,6 +72,9 @@ func NewMetrics(b Build) *Metrics {
 		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "pyrula_http_request_seconds", Help: "How long HTTP requests took, the waits of long polls included.", Buckets: quick,
 		}, []string{"route"}),
+		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "pyrula_http_in_flight_requests", Help: "HTTP requests under way, long polls included.",
+		}),
 	}
 	m.workflows.known.Store(&map[string]*tracked{})
 	m.workflows.other = m.track(OtherWorkflows)
@@ -81,7 +85,7 @@ func NewMetrics(b Build) *Metrics {
 	})
 	info.Set(1)
 	reg := prometheus.NewRegistry()
-	reg.MustRegister(m.started, m.finished, m.waited, m.duration, m.fsync, m.requests, m.took, m.gauges, info,
+	reg.MustRegister(m.started, m.finished, m.waited, m.duration, m.fsync, m.requests, m.took, m.inFlight, m.gauges, info,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.handler = promhttp.HandlerFor(reg, promhttp.HandlerOpts{EnableOpenMetrics: true})
 	return m

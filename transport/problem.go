@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -116,7 +117,8 @@ func fieldProblem(code, field, want string) *wire.Problem {
 	return p
 }
 
-// ProblemOf is the document of an error: a *wire.Problem as it is, else the first
+// ProblemOf is the document of an error: that of a *wire.Problem, which needs no
+// more than its code, else the first
 // row of the table whose sentinel the error is, else "internal" with no detail.
 // Log an internal one: it is the only trace of the error. A nil error has no
 // problem.
@@ -125,7 +127,7 @@ func ProblemOf(err error) *wire.Problem {
 		return nil
 	}
 	if p, ok := errors.AsType[*wire.Problem](err); ok {
-		return p
+		return completed(p)
 	}
 	if f, ok := errors.AsType[*flow.FieldError](err); ok {
 		return problemOfField(f)
@@ -142,6 +144,19 @@ func ProblemOf(err error) *wire.Problem {
 		return problem(wire.CodeOutcomeUnknown, "the request was interrupted")
 	}
 	return problem(wire.CodeInternal, "")
+}
+
+// completed fills in what the table knows of a problem that a Node made. A code
+// that isn't in the table says nothing to a client.
+func completed(p *wire.Problem) *wire.Problem {
+	if rowOf(p.Code) == nil {
+		return problem(wire.CodeInternal, "")
+	}
+	full := *p
+	row := problem(p.Code, p.Detail)
+	full.Type, full.Title, full.Status, full.Retryable = row.Type, row.Title, row.Status, row.Retryable
+	full.RetryAfterMS = cmp.Or(p.RetryAfterMS, row.RetryAfterMS)
+	return &full
 }
 
 // problemOfField keeps the field apart. A field that a declaration may not use yet

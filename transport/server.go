@@ -121,8 +121,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	begin := time.Now()
 	x := newExchange(s, w, r)
 	under := s.inFlight.Add(1)
+	s.stats.inFlight.Inc()
 	defer func() {
 		s.inFlight.Add(-1)
+		s.stats.inFlight.Dec()
 		s.stats.served(x.route, x.status, time.Since(begin))
 		x.release()
 	}()

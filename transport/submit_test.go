@@ -151,13 +151,13 @@ func TestBatch(t *testing.T) {
 	if !got.Runs[0].Created || !got.Runs[2].Created || got.Runs[3].Created || got.Runs[3].RunID != got.Runs[2].RunID {
 		t.Errorf("results %+v, want created, refused, created, known", got.Runs)
 	}
-	if wf := a.node.held(t, got.Runs[2].RunID).Workflow; wf != "b" {
-		t.Errorf("the third result is a run of %q, want b", wf)
+	if r := a.node.held(t, got.Runs[2].RunID); r.Workflow != "b" || string(r.params) != "{}" {
+		t.Errorf("the third result is a run of %q with params %q, want b and {}", r.Workflow, r.params)
 	}
 }
 
-// R22: one bad entry, wherever it stands, and nothing is sent.
-func TestR22BatchIsCheckedWhole(t *testing.T) {
+// One bad entry, wherever it stands, and nothing is sent.
+func TestBatchIsCheckedWhole(t *testing.T) {
 	entries := make([]string, wire.MaxBatch)
 	for i := range entries {
 		entries[i] = `{"workflow":"w"}`

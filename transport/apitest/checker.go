@@ -192,10 +192,9 @@ func (c *compiler) resolve(ref string) (json.RawMessage, error) {
 		if err := json.Unmarshal(at, &object); err != nil {
 			return nil, fmt.Errorf("follow %s: %w", ref, err)
 		}
-		at = object[token]
-	}
-	if at == nil {
-		return nil, fmt.Errorf("follow %s: it points at nothing", ref)
+		if at = object[token]; at == nil {
+			return nil, fmt.Errorf("follow %s: it points at nothing", ref)
+		}
 	}
 	return at, nil
 }
@@ -239,13 +238,10 @@ func (c *Checker) Check(e Exchange) error {
 	if err := validate(schema, e.Body); err != nil {
 		return fmt.Errorf("%s: the body of %d: %w", op.id, e.Status, err)
 	}
-	if e.Status >= 400 {
-		if schema == c.problem {
-			return c.checkProblem(e)
-		}
-		return nil
+	if e.ContentType == wire.ContentProblem {
+		return c.checkProblem(e)
 	}
-	if op.request != nil && len(e.Request) > 0 {
+	if e.Status < 400 && op.request != nil && len(e.Request) > 0 {
 		if err := validate(op.request, e.Request); err != nil {
 			return fmt.Errorf("%s: a request was taken that isn't allowed: %w", op.id, err)
 		}

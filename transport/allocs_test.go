@@ -1,0 +1,40 @@
+package transport
+
+import (
+	"testing"
+
+	"github.com/pyrula/pyrula-node/flow/wire"
+)
+
+// What the hot path allocates: what the node keeps, and nothing to get there.
+func TestHotPathAllocations(t *testing.T) {
+	var r reader
+	submit := []byte(`{"params":{"tenant":"acme","n":[1,2,3]}}`)
+	complete := []byte(`{"fence":1099511627776,"result":{"ok":true}}`)
+	grants := []wire.Grant{{RunID: "run_01K0Z3V8Q4E9Q0B1J2K3M4N5P6", Workflow: "w", Key: "k", Params: []byte("{}"), LeaseSeconds: 1.5}}
+	taken := wire.Submitted{RunID: "run_01K0Z3V8Q4E9Q0B1J2K3M4N5P6", Status: "queued", Created: true}
+	out := make([]byte, 0, 1024)
+	for _, c := range []struct {
+		what string
+		most float64
+		run  func()
+	}{
+		{"reading a submit, but for its params", 1, func() {
+			r.reset(submit)
+			r.submit()
+		}},
+		{"reading a completion, but for its result", 1, func() {
+			r.reset(complete)
+			r.complete()
+		}},
+		{"writing a claim's answer", 0, func() { out = appendClaimed(out[:0], grants) }},
+		{"writing a submit's answer", 0, func() { out = appendSubmitted(out[:0], &taken) }},
+	} {
+		if got := testing.AllocsPerRun(100, c.run); got > c.most {
+			t.Errorf("%s takes %v allocations, want at most %v", c.what, got, c.most)
+		}
+		if r.err != nil {
+			t.Errorf("%s: %v", c.what, r.err)
+		}
+	}
+}

@@ -1,0 +1,125 @@
+package transport_test
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// fullBodies have every field that this version serves, by the schema and the path
+// that takes it. RUN and FENCE stand for a run that is held.
+var fullBodies = []struct{ schema, target, body string }{
+	{"Declaration", "PUT /v1/workflows/w", `{"version":"1","limit":{"key":"k","max":1},"rate":{"key":{"function":"f"},"per_second":1,"burst":1},"max_attempts":2,"retry_backoff_seconds":1.5,"lease_seconds":2}`},
+	{"Submit", "POST /v1/workflows/w/runs", `{"workflow":"w","params":{"a":1},"idempotency_key":"k","request_id":"r","trigger":"case","stamp":{"version":"1","keys":{"limit":"a","rate":"b"}}}`},
+	{"Batch", "POST /v1/runs:batch", `{"runs":[{"workflow":"w","params":{"a":1},"idempotency_key":"k","request_id":"r","trigger":"case","stamp":{"version":"1","keys":{"limit":"a","rate":"b"}}}]}`},
+	{"Claim", "POST /v1/claims", `{"worker":"w1","workflows":[{"name":"w","version":"1","gates_hash":"h"}],"credit":1,"wait_ms":0}`},
+	{"Heartbeat", "POST /v1/heartbeats", `{"worker":"w1","runs":[{"run_id":"RUN","fence":1}]}`},
+	{"Complete", "POST /v1/runs/RUN/complete", `{"fence":1,"result":1,"claim":{"worker":"w1","workflows":[{"name":"x","version":"1","gates_hash":"h"}],"credit":1,"wait_ms":0}}`},
+	{"CompleteBatch", "POST /v1/runs:complete", `{"runs":[{"run_id":"RUN","fence":1,"result":1}],"claim":{"worker":"w1","workflows":[{"name":"x"}],"credit":1}}`},
+	{"Fail", "POST /v1/runs/RUN/fail", `{"fence":1,"error":{"type":"T","message":"m"},"retryable":false,"claim":{"worker":"w1","workflows":[{"name":"x"}],"credit":1}}`},
+	{"Suspend", "POST /v1/runs/RUN/suspend", `{"fence":1,"until":{"at_ms":1},"claim":{"worker":"w1","workflows":[{"name":"x"}],"credit":1}}`},
+	{"Stop", "POST /v1/runs/RUN/cancel", `{"reason":"r"}`},
+}
+
+// variant is a body that differs from a full one in one field.
+type variant struct {
+	what  string
+	body  any
+	taken bool
+}
+
+// TestRequestsAreAsDocumented takes every field of every request away, sets it to
+// null, and adds one that nobody knows: the code must take exactly what the
+// document allows.
+func TestRequestsAreAsDocumented(t *testing.T) {
+	doc := readOpenAPI(t)
+	for _, full := range fullBodies {
+		var body any
+		if err := json.Unmarshal([]byte(full.body), &body); err != nil {
+			t.Fatal(err)
+		}
+		s := doc.Components.Schemas[full.schema]
+		all := append(doc.variants(body, s, full.schema), variant{"as it is", body, true})
+		for _, v := range all {
+			a := newAPI(t)
+			g := a.hold("w")
+			text, err := json.Marshal(v.body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			method, path, _ := strings.Cut(strings.ReplaceAll(full.target, "RUN", g.RunID), " ")
+			w := a.send(method, path, strings.ReplaceAll(string(text), "RUN", g.RunID))
+			if taken := w.Code < 300; taken != v.taken {
+				t.Errorf("%s: taken %v, the document says %v: %s", v.what, taken, v.taken, w.Body)
+			}
+		}
+	}
+}
+
+// variants are those of one value and of all inside it.
+func (d openAPI) variants(body any, s schema, at string) []variant {
+	s = d.resolve(s)
+	switch body := body.(type) {
+	case []any:
+		var all []variant
+		for i, item := range body {
+			for _, v := range d.variants(item, *s.Items, at+"[]") {
+				other := slices.Clone(body)
+				other[i] = v.body
+				all = append(all, variant{v.what, other, v.taken})
+			}
+		}
+		return all
+	case map[string]any:
+		return d.objectVariants(body, s, at)
+	}
+	return nil
+}
+
+func (d openAPI) objectVariants(body map[string]any, s schema, at string) []variant {
+	if !s.isRequest() {
+		return nil // params, a result: anything goes
+	}
+	with := func(name string, value any) map[string]any {
+		other := maps.Clone(body)
+		other[name] = value
+		return other
+	}
+	all := []variant{{at + " with another field", with("another", 1.0), false}}
+	for _, name := range slices.Sorted(maps.Keys(body)) {
+		p := s.Properties[name]
+		all = append(all, variant{at + "." + name + " null", with(name, nil), p.nullable()})
+		without := maps.Clone(body)
+		delete(without, name)
+		all = append(all, variant{at + " without " + name, without, !slices.Contains(s.Required, name)})
+		for _, v := range d.variants(body[name], p, at+"."+name) {
+			all = append(all, variant{v.what, with(name, v.body), v.taken})
+		}
+	}
+	return all
+}
+
+// resolve follows references to the schema of an object or a list.
+func (d openAPI) resolve(s schema) schema {
+	for {
+		switch {
+		case len(s.AllOf) > 0:
+			merged := d.resolve(s.AllOf[0])
+			merged.Properties = maps.Clone(merged.Properties)
+			for _, more := range s.AllOf[1:] {
+				merged.Required = append(slices.Clone(merged.Required), more.Required...)
+				maps.Copy(merged.Properties, more.Properties)
+			}
+			return merged
+		case s.Ref != "":
+			s = d.Components.Schemas[strings.TrimPrefix(s.Ref, "#/components/schemas/")]
+		case len(s.OneOf) > 0:
+			i := slices.IndexFunc(s.OneOf, func(o schema) bool { return o.Ref != "" || o.isRequest() })
+			s = s.OneOf[i]
+		default:
+			return s
+		}
+	}
+}

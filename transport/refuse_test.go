@@ -1,0 +1,263 @@
+package transport_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/pyrula/pyrula-node/flow"
+	"github.com/pyrula/pyrula-node/flow/wire"
+)
+
+// refusal is a body and what it is refused for. WRONG stands for a value of a wrong
+// type in a form: see wrongTypes.
+type refusal struct{ body, code, field string }
+
+const (
+	invalid = wire.CodeInvalid
+	unknown = wire.CodeUnknownField
+	config  = wire.CodeConfiguration
+)
+
+var long = strings.Repeat("x", 20<<10)
+
+// shapeRefusals are the refusals of every shape of a request, by the path that
+// takes it. RUN stands for the id of a run.
+var shapeRefusals = map[string][]refusal{
+	"PUT /v1/workflows/w": {
+		{`{"limt":{}}`, unknown, "limt"},
+		{`{"limit":{"key":"k","max":1,"min":1}}`, unknown, "limit.min"},
+		{`{"rate":{"key":{"function":"f","x":1},"per_second":1}}`, unknown, "rate.key.x"},
+		{`{"limit":{"key":"k","max":0}}`, config, "limit.max"},
+		{`{"limit":{"key":"k","max":-1}}`, config, "limit.max"},
+		{`{"limit":{"key":"k","max":1.5}}`, config, "limit.max"},
+		{`{"limit":{"key":"k","max":"1"}}`, config, "limit.max"},
+		{`{"limit":{"key":"k","max":1e3}}`, config, "limit.max"},
+		{`{"limit":{"key":"k","max":9223372036854775808}}`, config, "limit.max"},
+		{`{"limit":{"key":"k"}}`, config, "limit.max"},
+		{`{"limit":{"key":"","max":1}}`, config, "limit.key"},
+		{`{"limit":{"max":1}}`, config, "limit.key"},
+		{`{"limit":{"key":null,"max":1}}`, config, "limit.key"},
+		{`{"limit":{"key":7,"max":1}}`, config, "limit.key"},
+		{`{"limit":{"key":{"function":""},"max":1}}`, config, "limit.key"},
+		{`{"limit":{"key":{"function":7},"max":1}}`, config, "limit.key.function"},
+		{`{"limit":{"key":"cel:a.b","max":1}}`, config, "limit.key"},
+		{`{"limit":{"key":"a\u0000","max":1}}`, config, "limit.key"},
+		{`{"limit":[]}`, config, "limit"},
+		{`{"rate":{"key":"k","per_second":0}}`, config, "rate.per_second"},
+		{`{"rate":{"key":"k","per_second":-1}}`, config, "rate.per_second"},
+		{`{"rate":{"key":"k","per_second":1e999}}`, config, "rate.per_second"},
+		{`{"rate":{"key":"k","per_second":"5"}}`, config, "rate.per_second"},
+		{`{"rate":{"key":"k","per_second":1e-9}}`, config, "rate.per_second"},
+		{`{"rate":{"key":"k","per_second":1,"burst":0}}`, config, "rate.burst"},
+		{`{"rate":{"key":"k","per_second":1,"burst":0.5}}`, config, "rate.burst"},
+		{`{"rate":1}`, config, "rate"},
+		{`{"version":2}`, config, "version"},
+		{`{"version":"` + long[:129] + `"}`, config, "version"},
+		{`{"trigger":{"collect":{}}}`, config, "trigger"},
+		{`{"budget":{}}`, config, "budget"},
+		{`{"kafka":{"topic":"t"}}`, config, "kafka"},
+		{`{"max_attempts":0}`, config, "max_attempts"},
+		{`{"max_attempts":1000001}`, config, "max_attempts"},
+		{`{"retry_backoff_seconds":-0.1}`, config, "retry_backoff_seconds"},
+		{`{"retry_backoff_seconds":2592001}`, config, "retry_backoff_seconds"},
+		{`{"lease_seconds":0.9}`, config, "lease_seconds"},
+		{`{"lease_seconds":86401}`, config, "lease_seconds"},
+		{`{"version":"1","version":"2"}`, config, "version"},
+		{`[]`, config, "body"},
+	},
+	"POST /v1/workflows/w/runs": {
+		{`{"prams":{}}`, unknown, "prams"},
+		{`{"PARAMS":{}}`, unknown, "PARAMS"},
+		{`{"params":[]}`, invalid, "params"},
+		{`{"params":"{}"}`, invalid, "params"},
+		{`{"params":7}`, invalid, "params"},
+		{`{"params":{},"params":{}}`, invalid, "params"},
+		{`{"params":{},"p\u0061rams":{}}`, invalid, "params"},
+		{`{"idempotency_key":""}`, invalid, "idempotency_key"},
+		{`{"idempotency_key":7}`, invalid, "idempotency_key"},
+		{`{"idempotency_key":"` + long[:257] + `"}`, invalid, "idempotency_key"},
+		{`{"idempotency_key":"\ud800"}`, invalid, "idempotency_key"},
+		{`{"idempotency_key":"\udc00\ud800"}`, invalid, "idempotency_key"},
+		{`{"request_id":"` + long[:65] + `"}`, invalid, "request_id"},
+		{`{"trigger":"cron"}`, invalid, "trigger"},
+		{`{"budget":{"max_cost_units":1}}`, invalid, "budget"},
+		{`{"workflow":"other"}`, invalid, "workflow"},
+		{`{"stamp":{"version":"a\u0007"}}`, invalid, "stamp.version"},
+		{`{"stamp":{"keys":{"limit":"` + long[:1025] + `"}}}`, invalid, "stamp.keys.limit"},
+		{`{"stamp":{"keys":{"rate":"` + long[:1025] + `"}}}`, invalid, "stamp.keys.rate"},
+		{`{"stamp":{"keys":{"rate":1}}}`, invalid, "stamp.keys.rate"},
+		{`{"stamp":{"key":{}}}`, unknown, "stamp.key"},
+		{`{"stamp":[]}`, invalid, "stamp"},
+		{`"x"`, invalid, "body"},
+		{`{"` + long[:200] + `":1}`, unknown, long[:128] + "..."},
+	},
+	"POST /v1/claims": {
+		{`{}`, invalid, "worker"},
+		{`{"worker":"","workflows":[{"name":"w"}],"credit":1}`, invalid, "worker"},
+		{`{"worker":"w","credit":1}`, invalid, "workflows"},
+		{`{"worker":"w","workflows":[],"credit":1}`, invalid, "workflows"},
+		{`{"worker":"w","workflows":{},"credit":1}`, invalid, "workflows"},
+		{`{"worker":"w","workflows":["w"],"credit":1}`, invalid, "workflows[0]"},
+		{`{"worker":"w","workflows":[{"name":"w"},{}],"credit":1}`, invalid, "workflows[1].name"},
+		{`{"worker":"w","workflows":[{"name":"v1"}],"credit":1}`, invalid, "workflows[0].name"},
+		{`{"worker":"w","workflows":[{"name":"w","version":1}],"credit":1}`, invalid, "workflows[0].version"},
+		{`{"worker":"w","workflows":[{"name":"w","version":"` + long[:129] + `"}],"credit":1}`, invalid, "workflows[0].version"},
+		{`{"worker":"w","workflows":[{"name":"w","gates_hash":"` + long[:129] + `"}],"credit":1}`, invalid, "workflows[0].gates_hash"},
+		{`{"worker":"w","workflows":[{"name":"w","ver":"1"}],"credit":1}`, unknown, "workflows[0].ver"},
+		{`{"worker":"w","workflows":[{"name":"w"}]}`, invalid, "credit"},
+		{`{"worker":"w","workflows":[{"name":"w"}],"credit":null}`, invalid, "credit"},
+		{`{"worker":"w","workflows":[{"name":"w"}],"credit":-1}`, invalid, "credit"},
+		{`{"worker":"w","workflows":[{"name":"w"}],"credit":257}`, invalid, "credit"},
+		{`{"worker":"w","workflows":[{"name":"w"}],"credit":1,"wait_ms":30001}`, invalid, "wait_ms"},
+		{`{"worker":"w","workflows":[{"name":"w"}],"credit":1,"wait_ms":-1}`, invalid, "wait_ms"},
+		{`{"worker":"w","workflows":[{"name":"w"}],"credit":1,"wait_ms":"1"}`, invalid, "wait_ms"},
+		{`{"worker":"w","workflows":[` + strings.Repeat(`{"name":"w"},`, 256) + `{"name":"w"}],"credit":1}`, invalid, "workflows"},
+	},
+	"POST /v1/heartbeats": {
+		{`{"runs":[{"run_id":"RUN","fence":1}]}`, invalid, "worker"},
+		{`{"worker":"w"}`, invalid, "runs"},
+		{`{"worker":"w","runs":[]}`, invalid, "runs"},
+		{`{"worker":"w","runs":[{"fence":1}]}`, invalid, "runs[0].run_id"},
+		{`{"worker":"w","runs":[{"run_id":"run_x","fence":1}]}`, invalid, "runs[0].run_id"},
+		{`{"worker":"w","runs":[{"run_id":"RUN"}]}`, invalid, "runs[0].fence"},
+		{`{"worker":"w","runs":[{"run_id":"RUN","fence":1,"x":1}]}`, unknown, "runs[0].x"},
+		{`{"worker":"w","runs":[{"run_id":"RUN","fence":-1}]}`, invalid, "runs[0].fence"},
+		{`{"worker":"w","runs":[` + strings.Repeat(`{"run_id":"RUN","fence":1},`, 256) + `{"run_id":"RUN","fence":1}]}`, invalid, "runs"},
+	},
+	"POST /v1/runs/RUN/complete": {
+		{`{}`, invalid, "fence"},
+		{`{"fence":0}`, invalid, "fence"},
+		{`{"fence":null}`, invalid, "fence"},
+		{`{"fence":"1"}`, invalid, "fence"},
+		{`{"fence":1.5}`, invalid, "fence"},
+		{`{"fence":18446744073709551616}`, invalid, "fence"},
+		{`{"fence":1,"reslt":1}`, unknown, "reslt"},
+		{`{"fence":1,"fence":2}`, invalid, "fence"},
+		{`{"fence":1,"claim":{}}`, invalid, "claim.worker"},
+		{`{"fence":1,"claim":{"worker":"w","workflows":[{"nme":"w"}]}}`, unknown, "claim.workflows[0].nme"},
+		{`{"fence":1,"claim":[]}`, invalid, "claim"},
+	},
+	"POST /v1/runs/RUN/fail": {
+		{`{"error":{"type":"T"}}`, invalid, "fence"},
+		{`{"fence":1}`, invalid, "error.type"},
+		{`{"fence":1,"error":null}`, invalid, "error.type"},
+		{`{"fence":1,"error":{"message":"m"}}`, invalid, "error.type"},
+		{`{"fence":1,"error":"boom"}`, invalid, "error"},
+		{`{"fence":1,"error":{"type":"` + long[:257] + `"}}`, invalid, "error.type"},
+		{`{"fence":1,"error":{"type":"T","message":"` + long[:flow.MaxErrorMessageBytes+1] + `"}}`, invalid, "error.message"},
+		{`{"fence":1,"error":{"type":"T","stack":"s"}}`, unknown, "error.stack"},
+		{`{"fence":1,"error":{"type":"T"},"retryable":1}`, invalid, "retryable"},
+		{`{"fence":1,"error":{"type":"T"},"retriable":true}`, unknown, "retriable"},
+		{`{"fence":1,"error":{"type":"T"},"claim":{"worker":"w"}}`, invalid, "claim.workflows"},
+	},
+	"POST /v1/runs/RUN/suspend": {
+		{`{"until":{"at_ms":1}}`, invalid, "fence"},
+		{`{"fence":1}`, invalid, "until.at_ms"},
+		{`{"fence":1,"until":null}`, invalid, "until.at_ms"},
+		{`{"fence":1,"until":{"at_ms":-1}}`, invalid, "until.at_ms"},
+		{`{"fence":1,"until":{"at_ms":1.5}}`, invalid, "until.at_ms"},
+		{`{"fence":1,"until":{"signal":"s"}}`, invalid, "until.signal"},
+		{`{"fence":1,"until":{"runs":[]}}`, invalid, "until.runs"},
+		{`{"fence":1,"until":{"runs":[1]}}`, invalid, "until.runs[0]"},
+		{`{"fence":1,"until":{"at_ms":1,"timeout_seconds":1}}`, invalid, "until.timeout_seconds"},
+		{`{"fence":1,"until":{"in_ms":1}}`, unknown, "until.in_ms"},
+		{`{"fence":1,"until":{"at_ms":1},"claim":{"worker":"w"}}`, invalid, "claim.workflows"},
+	},
+	"POST /v1/runs:complete": {
+		{`{}`, invalid, "runs"},
+		{`{"runs":[{"run_id":"RUN","fence":1},{"run_id":"RUN"}]}`, invalid, "runs[1].fence"},
+		{`{"runs":[{"run_id":"x","fence":1}]}`, invalid, "runs[0].run_id"},
+		{`{"runs":[{"run_id":"RUN","fence":1,"claim":{}}]}`, unknown, "runs[0].claim"},
+		{`{"runs":[{"run_id":"RUN","fence":1}],"claim":{}}`, invalid, "claim.worker"},
+		{`{"runs":null}`, invalid, "runs"},
+	},
+	"POST /v1/runs:batch": {
+		{`{"run":[]}`, unknown, "run"},
+		{`{"runs":[7]}`, invalid, "runs[0]"},
+		{`{"runs":"x"}`, invalid, "runs"},
+	},
+	"POST /v1/runs/RUN/cancel": {
+		{`{"reason":7}`, invalid, "reason"},
+		{`{"reason":"` + long[:1025] + `"}`, invalid, "reason"},
+		{`{"why":"x"}`, unknown, "why"},
+	},
+	"POST /v1/runs/RUN/terminate": {{`{"why":"x"}`, unknown, "why"}},
+	"POST /w":                     {{`[]`, invalid, "body"}, {`"x"`, invalid, "body"}, {`1`, invalid, "body"}},
+}
+
+func TestR24Refusals(t *testing.T) {
+	for route, all := range shapeRefusals {
+		method, path, _ := strings.Cut(route, " ")
+		for _, c := range all {
+			a := newAPI(t)
+			g := a.hold("other")
+			body := strings.ReplaceAll(c.body, "RUN", g.RunID)
+			w := a.send(method, strings.ReplaceAll(path, "RUN", g.RunID), body)
+			p := w.refused(c.code, c.field)
+			want := 422
+			if c.code == config {
+				want = 400
+			}
+			if w.Code != want || !strings.Contains(p.Detail, c.field) {
+				t.Errorf("%s %.100s answers %d: %s, want %d and the field in the detail", route, body, w.Code, p.Detail, want)
+			}
+			if len(a.node.runs) != 1 || len(a.node.workflows) != 0 || a.node.held(t, g.RunID).Status != "executing" {
+				t.Errorf("%s %.100s changed something", route, body)
+			}
+		}
+	}
+}
+
+// TestMalformed goes through every path that takes a body.
+func TestMalformed(t *testing.T) {
+	for route := range shapeRefusals {
+		method, path, _ := strings.Cut(route, " ")
+		a := newAPI(t)
+		id := a.submit("other")
+		path = strings.ReplaceAll(path, "RUN", id)
+		for body, offset := range map[string]int{
+			" ": 1, "{": 1, `{"`: 2, "{}x": 2, "{}{}": 2, "\"x": 2, "{\"a\"": 4, "nul": 0, "tru": 0, "-": 1, "[1,]": 3, "{,}": 1, "{1:2}": 1, "\xef\xbb\xbf{}": 0,
+			"{}\x00": 2, "\xff": 0, "{} \xff": 3, "\"\x01\"": 1, "\"a\x1f\"": 2, `"\x"`: 2, `"\u12"`: 5, "+1": 0, ".5": 0, "'a'": 0, "NaN": 0, "[1 2]": 3, "// {}": 0,
+		} {
+			p := a.send(method, path, body).refused(wire.CodeMalformed, "")
+			if p.Status != 400 || !strings.HasSuffix(p.Detail, fmt.Sprintf("offset %d", offset)) {
+				t.Errorf("%s %q answers %d %q, want 400 and offset %d", route, body, p.Status, p.Detail, offset)
+			}
+		}
+		if strings.HasSuffix(path, "/cancel") || strings.HasSuffix(path, "/terminate") {
+			continue
+		}
+		if p := a.send(method, path, "").refused(wire.CodeMalformed, ""); p.Status != 400 || !strings.Contains(p.Detail, "required") {
+			t.Errorf("%s without a body answers %d %q, want 400", route, p.Status, p.Detail)
+		}
+	}
+}
+
+// A value at the bound is legal.
+func TestBoundsAreLegal(t *testing.T) {
+	a := newAPI(t)
+	big := `"` + strings.Repeat("x", flow.MaxPayloadBytes-len(`{"p":""}`)) + `"`
+	for _, body := range []string{
+		`{"idempotency_key":"` + long[:256] + `"}`,
+		`{"request_id":"` + long[:64] + `","trigger":"eval"}`,
+		`{"stamp":{"version":"` + long[:128] + `","keys":{"limit":"` + long[:1024] + `","rate":""}}}`,
+		`{"params":{"p":` + big + `}}`,
+		`{"params":{"p":` + strings.Repeat("[", 999) + strings.Repeat("]", 999) + `}}`,
+	} {
+		a.send("POST", "/v1/workflows/w/runs", body).ok(202, nil)
+	}
+	a.send("POST", "/v1/workflows/w/runs", `{"params":{"pp":`+big+`}}`).refused(invalid, "params")
+	a.send("POST", "/v1/workflows/w/runs", `{"params":{"p":`+strings.Repeat("[", 1000)+strings.Repeat("]", 1000)+`}}`).refused(invalid, "params")
+	a.send("POST", "/"+long[:128], `{}`).ok(202, nil)
+	a.send("POST", "/"+long[:129], `{}`).refused(wire.CodeUnknownWorkflow, "name")
+	a.send("PUT", "/v1/workflows/w", `{"limit":{"key":"k","max":1000000000},"max_attempts":1000000,"retry_backoff_seconds":0,"lease_seconds":86400,
+		"rate":{"key":"k","per_second":1e9,"burst":1000000000}}`).ok(200, nil)
+	workflows := strings.Repeat(`{"name":"w"},`, 255) + `{"name":"w"}`
+	a.send("POST", "/v1/claims", `{"worker":"`+long[:128]+`","workflows":[`+workflows+`],"credit":256}`).ok(200, nil)
+	g := a.hold("v")
+	a.send("POST", "/v1/runs/"+g.RunID+"/fail", fmt.Sprintf(`{"fence":%d,"error":{"type":%q,"message":%q}}`, g.Fence, long[:256], long[:flow.MaxErrorMessageBytes])).ok(200, nil)
+	a.send("POST", "/v1/runs/"+g.RunID+"/cancel", `{"reason":"`+long[:1024]+`"}`).ok(200, nil)
+	beats := strings.Repeat(`{"run_id":"`+g.RunID+`","fence":18446744073709551615},`, 255) + `{"run_id":"` + g.RunID + `","fence":1}`
+	a.send("POST", "/v1/heartbeats", `{"worker":"w","runs":[`+beats+`]}`).ok(200, nil)
+}
