@@ -75,12 +75,12 @@ func (n *Node) Stats(ctx context.Context) (Stats, error) {
 }
 
 func (s Stats) add(part Stats) {
-	for name, p := range part { //tidy:ordered sums
+	for name, p := range part { //tidy:ordered a sum of each
 		w := s.of(name)
-		for status, n := range p.Runs { //tidy:ordered sums
+		for status, n := range p.Runs { //tidy:ordered a sum of each
 			w.Runs[status] += n
 		}
-		for reason, n := range p.Waiting { //tidy:ordered sums
+		for reason, n := range p.Waiting { //tidy:ordered a sum of each
 			w.Waiting[reason] += n
 		}
 		w.Oldest = max(w.Oldest, p.Oldest)
@@ -132,7 +132,7 @@ func (s *shard) stats() Stats {
 // credit is what the waiting claims of every workflow still ask for.
 func (d *dispatcher) credit() Stats {
 	out := make(Stats)
-	for key, f := range d.flows { //tidy:ordered sums
+	for key, f := range d.flows { //tidy:ordered a sum of each
 		for e := f.waiting.Front(); e != nil && !key.unknown; e = e.Next() {
 			out.of(key.workflow).Credit += e.Value.(*claim).spare()
 		}

@@ -33,9 +33,10 @@ var pureThird = []string{
 // rooms is the import table. The longest row that holds a package counts.
 var rooms = map[string]room{
 	"flow":                   {banned: pureBans, third: pureThird, closed: true},
+	"flow/pack":              {banned: pureBans, third: pureThird, closed: true},
 	"flow/wire":              {own: []string{"flow"}, banned: pureBans, third: pureThird, closed: true},
-	"keyactor":               {own: []string{"flow"}, banned: pureBans, third: pureThird, closed: true},
-	"runactor":               {own: []string{"flow"}, banned: pureBans, third: pureThird, closed: true},
+	"keyactor":               {own: []string{"flow", "flow/pack"}, banned: pureBans, third: pureThird, closed: true},
+	"runactor":               {own: []string{"flow", "flow/pack"}, banned: pureBans, third: pureThird, closed: true},
 	"actors":                 {own: []string{"flow", "flow/wire", "keyactor", "runactor", "persistence/engine"}, banned: []string{"net", "os"}},
 	"persistence":            {own: []string{"persistence/..."}, banned: []string{"net"}},
 	"persistence/engine":     {},
@@ -47,9 +48,13 @@ var rooms = map[string]room{
 		"github.com/vmihailenco/msgpack/v5", "github.com/google/uuid",
 		"go.opentelemetry.io/otel/attribute", "go.opentelemetry.io/otel/codes", "go.opentelemetry.io/otel/propagation", "go.opentelemetry.io/otel/trace",
 	}},
-	"pyrula/inline":       {own: []string{"pyrula", "actors/...", "flow", "flow/wire", "persistence/engine"}, banned: []string{"net"}},
-	"cmd":                 {own: []string{"..."}},
-	"bench":               {own: []string{"actors/...", "flow/...", "keyactor/...", "limiter/...", "persistence/...", "pyrula/...", "runactor/...", "transport/..."}},
+	"pyrula/inline": {own: []string{"pyrula", "actors/...", "flow", "flow/wire", "persistence/engine"}, banned: []string{"net"}},
+	"cmd":           {own: []string{"..."}},
+	"bench":         {own: []string{"actors/...", "flow/...", "keyactor/...", "limiter/...", "persistence/...", "pyrula/...", "runactor/...", "transport/..."}},
+	// The server under load is a process of its own, put together like the product.
+	"bench/server": {own: []string{"cmd/pyrula-node/node", "persistence/..."}},
+	// Programs of users: the public SDK, and the files that the demo embeds.
+	"examples":            {own: []string{"pyrula/..."}},
 	"internal/invariants": {},
 	"internal/sim":        {own: []string{"..."}},
 	"internal/tidy":       {},
