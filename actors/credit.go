@@ -162,7 +162,7 @@ func (s *shard) mark(slot *keySlot) {
 // tickKey lets a key give the tokens that others wait for.
 func (s *shard) tickKey(slot *keySlot) {
 	in := flow.Input{Kind: flow.InKeyTick, Fields: flow.Fields{Key: slot.id}}
-	for begin := s.records; s.records-begin < maxSteps && s.records < maxTurnRecords+maxInputRecords; {
+	for begin := s.records; s.records-begin < maxSteps && s.records < maxTurnRecords+maxInputRecords && s.entry.Len() < 2*maxTurnBytes; {
 		if !s.stepKey(slot, &in) {
 			return
 		}

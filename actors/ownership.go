@@ -47,13 +47,12 @@ func (s *shard) promote(m promoteMsg) {
 		s.out.Reset()
 		slot.key.Resume(s.now, &s.out)
 		s.take()
-		s.lookAgain(slot)
+		// What came due while nobody owned the shard is done in turns of the usual size.
+		s.timers.armKey(slot, s.now)
 	}
 	if s.id == 0 {
 		s.publishDefinitions()
 	}
-	s.settleDirty()
-	s.ready, s.back = nil, nil // the whole set follows
 	s.endTurn()
 	if s.owner.Load() { // else it was lost again with its first entry
 		s.reportAll()

@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -42,38 +43,45 @@ func (d *definitions) declare(rec *flow.Record) {
 			list = append(list, o)
 		}
 	}
-	d.byWorkflow[def.Workflow] = append(list, def)
+	d.byWorkflow[def.Workflow] = trim(append(list, def))
+}
+
+// trim forgets the oldest declaration beyond maxDefinitions that isn't current. Its
+// runs keep their stamps, and a worker that still serves it declares it again when
+// it starts.
+func trim(list []*flow.Definition) []*flow.Definition {
+	if len(list) <= maxDefinitions {
+		return list
+	}
+	current := currentOf(list)
+	oldest := slices.IndexFunc(list, func(d *flow.Definition) bool { return d != current })
+	return slices.Delete(list, oldest, oldest+1)
 }
 
 // decide prepares the declaration of def: what stands afterwards, and whether
-// that changes anything. Errors: flow.ErrOverloaded at a bound.
+// that changes anything. Error: flow.ErrConfiguration for one workflow too many.
 func (d *definitions) decide(def *flow.Definition, now flow.Instant) (stands *flow.Definition, changed bool, err error) {
 	list := d.byWorkflow[def.Workflow]
 	if old := lastOf(list, def.Version); old != nil && old.Same(def) {
 		return old, false, nil
 	}
 	if len(list) == 0 && len(d.byWorkflow) >= maxWorkflows {
-		return nil, false, fmt.Errorf("declare %q beside %d workflows: %w", def.Workflow, maxWorkflows, flow.ErrOverloaded)
-	}
-	if len(list) >= maxDefinitions {
-		return nil, false, fmt.Errorf("declare %q a %d-th time: %w", def.Workflow, maxDefinitions+1, flow.ErrOverloaded)
+		return nil, false, &flow.FieldError{
+			Kind: flow.ErrConfiguration, Field: "name",
+			Want: fmt.Sprintf("must be one that is declared already: there are %d workflows, the most there may be", maxWorkflows),
+		}
 	}
 	stamped := *def
 	stamped.At = now
 	if old := lastOf(list, def.Version); old != nil {
-		stamped.Rank = old.Rank
+		stamped.Seen = old.Seen
 	} else {
-		stamped.Rank = flow.RankOf(def.Version, versions(list)+1)
+		stamped.Seen = 1
+		for _, d := range list {
+			stamped.Seen = max(stamped.Seen, d.Seen+1)
+		}
 	}
 	return &stamped, true, nil
-}
-
-func versions(list []*flow.Definition) int64 {
-	seen := make(map[string]bool, len(list))
-	for _, d := range list {
-		seen[d.Version] = true
-	}
-	return int64(len(seen))
 }
 
 // lastOf is the version's last declaration, or nil.
@@ -87,10 +95,14 @@ func lastOf(list []*flow.Definition, version string) *flow.Definition {
 }
 
 // currentOf is what a submit by name is stamped with: the newest version's last
-// declaration, or nil.
+// declaration, or nil. Versions are compared in the order in which they were first
+// seen, since numbers and names together have no order of their own: each newcomer
+// either replaces the best so far or doesn't (P83).
 func currentOf(list []*flow.Definition) *flow.Definition {
+	bySeen := slices.Clone(list)
+	slices.SortStableFunc(bySeen, func(a, b *flow.Definition) int { return cmp.Compare(a.Seen, b.Seen) })
 	var best *flow.Definition
-	for _, d := range list {
+	for _, d := range bySeen {
 		if best == nil || flow.CompareVersions(d, best) >= 0 {
 			best = d
 		}

@@ -140,10 +140,11 @@ type declared struct {
 	changed bool
 }
 
-// tick acts on the deadlines that have come. After about maxInputRecords of records
-// it leaves the rest to the timer, which is due at once (R5).
+// tick acts on the deadlines that have come, within the bounds of one input (R5).
+// What is left is due at once, and the timer goes on with it.
 func (s *shard) tick() {
-	for begin := s.records; s.records-begin < maxInputRecords/2; {
+	begin := s.records
+	for items := 0; items < maxTickItems && s.records-begin < maxInputRecords/2; items++ {
 		t, ok := s.timers.due(s.now)
 		if !ok {
 			break

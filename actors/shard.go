@@ -14,6 +14,7 @@ const (
 	maxTurnRecords  = 512
 	maxTurnBytes    = 512 << 10
 	maxInputRecords = 256
+	maxTickItems    = 1024
 )
 
 // maxNewWork bounds the new work that waits for one shard; beyond it submits are
@@ -126,9 +127,23 @@ func (s *shard) turn() {
 	s.now = s.time.read()
 	s.beginTurn()
 	for s.pending.len() > 0 && s.records < maxTurnRecords && s.entry.Len() < maxTurnBytes {
+		if s.records > 0 && s.entry.Len()+sizeOf(s.pending.front()) > maxTurnBytes {
+			break // a large record travels alone
+		}
 		s.handle(s.pending.pop())
 	}
 	s.endTurn()
+}
+
+// sizeOf is about what a message adds to an entry beside some fields.
+func sizeOf(m any) int {
+	switch m := m.(type) {
+	case *command:
+		return len(m.in.Payload)
+	case letterMsg:
+		return len(m.body)
+	}
+	return 0
 }
 
 func (s *shard) beginTurn() {

@@ -32,7 +32,7 @@ func (n *Node) Declare(ctx context.Context, name string, d wire.Declaration) (wi
 
 func declaredOf(d *flow.Definition, changed bool) wire.Declared {
 	return wire.Declared{
-		Workflow: d.Workflow, Version: d.Version, VersionRank: d.Rank,
+		Workflow: d.Workflow, Version: d.Version, VersionRank: d.Rank(),
 		DefinitionHash: d.Hash, GatesHash: d.GatesHash, Changed: changed,
 	}
 }

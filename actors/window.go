@@ -77,6 +77,8 @@ func (r *ring) push(m any) { r.msgs = append(r.msgs, m) }
 
 func (r *ring) len() int { return len(r.msgs) - r.head }
 
+func (r *ring) front() any { return r.msgs[r.head] }
+
 func (r *ring) pop() any {
 	m := r.msgs[r.head]
 	r.msgs[r.head] = nil

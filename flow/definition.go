@@ -17,7 +17,7 @@ import (
 type Definition struct {
 	Workflow  string
 	Version   string
-	Rank      int64 // see RankOf
+	Seen      int64 // the version is the Seen-th of its workflow, from 1
 	Rules     []Rule
 	Lease     Span
 	Attempts  int64 // failures after which a run is failed for good
@@ -48,25 +48,25 @@ func (d *Definition) Seal() {
 	d.Hash = hex.EncodeToString(sum[:])
 }
 
-// RankOf is the version_rank of a version that is the seen-th of its workflow: a
-// version that is a whole number is its own rank, any other has the order in
-// which it was first seen (P83).
-func RankOf(version string, seen int64) int64 {
-	if n, err := strconv.ParseUint(version, 10, 31); err == nil {
+// Rank is the version_rank that people are shown: a version that is a whole number
+// is its own rank, any other has the order in which it was first seen. What
+// decides between two versions is CompareVersions.
+func (d *Definition) Rank() int64 {
+	if n, err := strconv.ParseUint(d.Version, 10, 31); err == nil {
 		return int64(n)
 	}
-	return seen
+	return d.Seen
 }
 
 // CompareVersions orders two versions of a workflow: as dotted numbers when both
-// are, else by rank (P83).
+// are, else by the order in which they were first seen (P83).
 func CompareVersions(a, b *Definition) int {
 	x, okx := dotted(a.Version)
 	y, oky := dotted(b.Version)
 	if okx && oky {
 		return slices.Compare(x, y)
 	}
-	return cmp.Compare(a.Rank, b.Rank)
+	return cmp.Compare(a.Seen, b.Seen)
 }
 
 func dotted(version string) ([]uint64, bool) {
@@ -99,7 +99,7 @@ func (k Keys) of(kind GateKind) *string {
 // key must come in given: without it a submit by name can't know the key (P20).
 // Error: *FieldError.
 func (d *Definition) Stamp(params []byte, given Keys) (*Stamp, error) {
-	s := &Stamp{Version: d.Version, VersionRank: d.Rank}
+	s := &Stamp{Version: d.Version, VersionRank: d.Rank()}
 	if len(d.Rules) > 0 {
 		s.Gates = make([]Gate, 0, len(d.Rules))
 	}
@@ -148,7 +148,7 @@ func (w *Writer) Definition(d *Definition) {
 	p.Number(codecVersion)
 	p.Text(d.Workflow)
 	p.Text(d.Version)
-	p.Number(d.Rank)
+	p.Number(d.Seen)
 	p.Number(int64(d.Lease))
 	p.Number(d.Attempts)
 	p.Number(int64(d.Backoff))
@@ -176,7 +176,7 @@ func (r *Reader) Definition() (*Definition, error) {
 		return nil, undecodable("a definition has version %d, this build knows %d", v, codecVersion)
 	}
 	d := &Definition{
-		Workflow: r.name(), Version: r.name(), Rank: p.Number(), Lease: Span(p.Number()),
+		Workflow: r.name(), Version: r.name(), Seen: p.Number(), Lease: Span(p.Number()),
 		Attempts: p.Number(), Backoff: Span(p.Number()), At: Instant(p.Number()), Hash: p.Text(hashBytes),
 	}
 	d.Rules = make([]Rule, p.Array(0, maxGates))

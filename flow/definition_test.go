@@ -9,7 +9,7 @@ import (
 
 func sampleDefinition() *Definition {
 	d := &Definition{
-		Workflow: "sync", Version: "2.1", Rank: 3, Lease: 30 * Second, Attempts: 3, Backoff: Second, At: 7,
+		Workflow: "sync", Version: "2.1", Seen: 3, Lease: 30 * Second, Attempts: 3, Backoff: Second, At: 7,
 		Rules: []Rule{
 			{Kind: GateLimit, Key: byTenant, Max: 2},
 			{Kind: GateRate, Key: KeySource{Function: "region"}, Interval: 200 * Millisecond, Burst: 10},
@@ -96,7 +96,7 @@ func TestP12P16P20DefinitionStamp(t *testing.T) {
 			t.Errorf("%s: error %v", name, err)
 		}
 	}
-	bare := &Definition{Version: "1", Rank: 1}
+	bare := &Definition{Version: "1", Seen: 1}
 	if s, err := bare.Stamp(nil, Keys{}); err != nil || cmp.Diff(&Stamp{Version: "1", VersionRank: 1}, s) != "" {
 		t.Errorf("no gates: %+v, error %v", s, err)
 	}
@@ -110,19 +110,19 @@ func TestP83VersionRank(t *testing.T) {
 		want int
 	}{
 		{"1", "2", -1}, {"2", "10", -1}, {"1.9", "1.10", -1}, {"1.2.3", "1.2", 1}, {"3", "3", 0},
-		{"beta", "alpha", -1}, {"alpha", "beta", 1}, {"", "beta", -1}, {"v1", "v10", -1},
+		{"beta", "alpha", -1}, {"alpha", "beta", 1}, {"", "beta", -1}, {"v1", "v10", -1}, {"2026", "v3", -1}, {"20260101", "", -1},
 	} {
-		a := &Definition{Version: c.a, Rank: RankOf(c.a, 1)}
-		b := &Definition{Version: c.b, Rank: RankOf(c.b, 2)}
+		a := &Definition{Version: c.a, Seen: 1}
+		b := &Definition{Version: c.b, Seen: 2}
 		if c.want > 0 && c.a == "alpha" {
-			a.Rank, b.Rank = b.Rank, a.Rank // beta was seen first
+			a.Seen, b.Seen = b.Seen, a.Seen // beta was seen first
 		}
 		if got := CompareVersions(a, b); got != c.want {
 			t.Errorf("%q against %q: %d, want %d", c.a, c.b, got, c.want)
 		}
 	}
 	for version, want := range map[string]int64{"7": 7, "": 5, "1.2": 5, "x": 5, "99999999999": 5, "-1": 5} {
-		if got := RankOf(version, 5); got != want {
+		if got := (&Definition{Version: version, Seen: 5}).Rank(); got != want {
 			t.Errorf("%q has rank %d, want %d", version, got, want)
 		}
 	}
@@ -142,7 +142,7 @@ func TestP82DefinitionSame(t *testing.T) {
 		}
 	}
 	d := sampleDefinition()
-	d.At, d.Rank = 99, 99
+	d.At, d.Seen = 99, 99
 	if !sampleDefinition().Same(d) {
 		t.Error("the same declared later is another declaration")
 	}

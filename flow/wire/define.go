@@ -9,7 +9,7 @@ import (
 )
 
 // Definition checks a declaration of the workflow name and turns it into the
-// integers that are kept (P57). Rank and At are the registry's to fill in. Error:
+// integers that are kept (P57). Seen and At are the registry's to fill in. Error:
 // *flow.FieldError of flow.ErrConfiguration that names the first bad field.
 func (d *Declaration) Definition(name string) (*flow.Definition, error) {
 	if err := flow.CheckWorkflowName(name); err != nil {
