@@ -51,18 +51,17 @@ func (s *shift) claims(ctx context.Context) error {
 // claim asks once and says how many places the granted runs take.
 func (s *shift) claim(ctx context.Context, credit int) (int, error) {
 	req := request{method: http.MethodPost, path: wire.PathClaims, body: s.claimOf(credit, s.patience), wait: s.patience}
-	s.waiting.Store(true)
-	defer s.waiting.Store(false)
 	sent := s.w.now() // before the request leaves: the lease counts from here (R1)
 	var out wire.Claimed
 	if err := s.w.client.attempt(ctx, &req, &out); err != nil {
 		return 0, err
 	}
+	s.dry.Store(len(out.Runs) < credit)
 	return s.adopt(out.Runs, sent), nil
 }
 
 func (s *shift) claimOf(credit int, wait time.Duration) *wire.Claim {
-	return &wire.Claim{Worker: s.w.cfg.Name, Workflows: s.claiming, Credit: credit, WaitMS: wait.Milliseconds()}
+	return &wire.Claim{Worker: s.w.cfg.Name, Workflows: *s.claiming.Load(), Credit: credit, WaitMS: wait.Milliseconds()}
 }
 
 // afterClaim waits after a claim that failed; an error ends the shift.

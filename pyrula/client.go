@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -39,6 +40,7 @@ type Client struct {
 	requestTimeout time.Duration
 	retryFor       time.Duration
 	closed         atomic.Bool
+	known          sync.Map // *definition -> struct{}: the node knows the workflow
 }
 
 type dialing struct {

@@ -1,6 +1,7 @@
 package pyrula_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pyrula/pyrula-node/flow"
 	"github.com/pyrula/pyrula-node/flow/wire"
 	"github.com/pyrula/pyrula-node/pyrula"
 )
@@ -52,12 +54,14 @@ func TestR10RetryOfASubmit(t *testing.T) {
 	})
 }
 
-// TestR10RetryOfABatch: an entry whose outcome is unknown is sent again with its
-// request id; entries that are made or refused for good are not.
+// TestR10RetryOfABatch: a batch whose answer is lost is sent again as it was; an entry
+// whose outcome is unknown is sent again alone, with its request id; one that is
+// refused for good keeps its error.
 func TestR10RetryOfABatch(t *testing.T) {
 	wf := pyrula.Define("charge", charge)
 	inWorld(t, func(t *testing.T, w *world) {
 		w.net.setFault(func(c call) fault { return fault{cut: c.path == wire.PathBatch && c.nth == 1} })
+		w.node.refuse = []refusal{{4, "submit", flow.ErrOutcomeUnknown}, {5, "submit", flow.ErrUnknownWorkflow}}
 		var subs []pyrula.Submission
 		for _, id := range []string{"1", "2", "3"} {
 			sub, err := wf.Submission(order{ID: id})
@@ -66,17 +70,28 @@ func TestR10RetryOfABatch(t *testing.T) {
 			}
 			subs = append(subs, sub)
 		}
-		done, err := w.client.SubmitBatch(w.Context(), subs)
+		done, err := w.client.SubmitBatch(t.Context(), subs)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if w.node.count() != 3 || len(w.net.to(wire.PathBatch)) != 2 {
-			t.Errorf("%d runs by %d requests, want 3 by 2", w.node.count(), len(w.net.to(wire.PathBatch)))
-		}
-		for i, r := range done {
-			if r.Err != nil || r.RunID != w.node.run(i).id {
-				t.Errorf("entry %d: %+v, want run %s", i, r, w.node.run(i).id)
+		sent := w.net.to(wire.PathBatch)
+		var batches [3]wire.Batch
+		for i := range min(len(sent), 3) {
+			if err := json.Unmarshal(sent[i].body, &batches[i]); err != nil {
+				t.Fatal(err)
 			}
+		}
+		if len(sent) != 3 || !bytes.Equal(sent[0].body, sent[1].body) || len(batches[2].Runs) != 1 ||
+			batches[2].Runs[0].RequestID != batches[0].Runs[1].RequestID {
+			t.Errorf("%d requests, want the batch twice, then its second entry", len(sent))
+		}
+		for i := range 2 {
+			if done[i].Err != nil || done[i].RunID != w.node.run(i).id {
+				t.Errorf("entry %d: %+v, want run %s", i, done[i], w.node.run(i).id)
+			}
+		}
+		if got := w.node.count(); got != 3 || !errors.Is(done[2].Err, pyrula.ErrUnknownWorkflow) {
+			t.Errorf("%d runs, and the last entry is %+v", got, done[2])
 		}
 	})
 }
@@ -136,7 +151,7 @@ func TestOnceKey(t *testing.T) {
 	wf := pyrula.Define("charge", charge)
 	inWorld(t, func(t *testing.T, w *world) {
 		first := start(w, wf, order{ID: "1"}, pyrula.OnceKey("o-1"))
-		again := start(w, wf, order{ID: "2"}, pyrula.OnceKey("o-1"), pyrula.Trigger("replay"))
+		again := start(w, wf, order{ID: "2"}, pyrula.OnceKey("o-1"), pyrula.TriggeredBy("replay"))
 		if !first.Created || again.Created || first.ID != again.ID {
 			t.Errorf("handles %+v and %+v, want the first run twice", first, again)
 		}

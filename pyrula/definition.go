@@ -81,6 +81,11 @@ func (d *definition) keySource(gate string, key any, label string) (flow.KeySour
 	return flow.KeySource{Function: label}, nil
 }
 
+// functionKey says that a key is resolved where runs are submitted.
+func (d *definition) functionKey() bool {
+	return d.limit != nil && d.limit.Key.IsFunction() || d.rate != nil && d.rate.Key.IsFunction()
+}
+
 // declaration is the definition on the wire.
 func (d *definition) declaration() wire.Declaration {
 	w := wire.Declaration{Version: d.version, MaxAttempts: d.attempts, RetryBackoffSeconds: d.backoff}

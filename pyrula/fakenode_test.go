@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -26,7 +27,30 @@ type fakeNode struct {
 	fence    uint64
 	changed  chan struct{} // closed and made anew at each change
 	forget   bool          // the next claim finds that its workflow was never declared
+	refuse   []refusal     // what a test wants it to say
+	hasty    bool          // long polls are answered at once
 	mostUsed map[string]int
+	seen     map[string]int // entries of each kind
+}
+
+// refusal refuses one submit or one completion.
+type refusal struct {
+	request int    // the n-th entry of a submit or a completion that the node has seen, from 0
+	kind    string // "submit" or "complete"
+	err     error
+}
+
+// refused is what the tests want the node to say to the next entry of a kind. The
+// lock is held.
+func (n *fakeNode) refused(kind string) error {
+	at := n.seen[kind]
+	n.seen[kind]++
+	for _, r := range n.refuse {
+		if r.kind == kind && r.request == at {
+			return r.err
+		}
+	}
+	return nil
 }
 
 // fakeRun is one run. Times are virtual.
@@ -41,6 +65,7 @@ type fakeRun struct {
 	held      bool      // somebody has it, or had when it was terminated
 	expiry    time.Time // when the owner ends the lease
 	wake      time.Time // end of a suspension or back-off
+	resumed   bool      // the next hold is the same attempt
 	cancelled bool      // the holder is asked to stop
 	ending    string    // the last ending request: kind and fence
 	result    json.RawMessage
@@ -51,7 +76,7 @@ type fakeRun struct {
 func newFakeNode() *fakeNode {
 	return &fakeNode{
 		declared: map[string]wire.Declaration{}, requests: map[string]*fakeRun{}, once: map[string]*fakeRun{},
-		changed: make(chan struct{}), mostUsed: map[string]int{},
+		changed: make(chan struct{}), mostUsed: map[string]int{}, seen: map[string]int{},
 	}
 }
 
@@ -113,6 +138,7 @@ func (n *fakeNode) await(ctx context.Context, wait time.Duration, try func() boo
 		n.mu.Lock()
 		n.sweep()
 		done := try()
+		done = done || n.hasty
 		changed, next := n.changed, n.next()
 		n.mu.Unlock()
 		if done {
@@ -152,6 +178,17 @@ func (n *fakeNode) run(i int) fakeRun {
 	return r
 }
 
+// grants is how often a run was granted.
+func (r *fakeRun) grants() int {
+	count := 0
+	for _, what := range r.log {
+		if strings.HasPrefix(what, "granted") {
+			count++
+		}
+	}
+	return count
+}
+
 func (n *fakeNode) count() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -181,7 +218,9 @@ func (n *fakeNode) Submit(_ context.Context, subs []wire.Submit) ([]wire.Submitt
 	n.sweep()
 	got, errs := make([]wire.Submitted, len(subs)), make([]error, len(subs))
 	for i, sub := range subs {
-		got[i], errs[i] = n.submit(sub)
+		if got[i], errs[i] = n.submit(sub); errs[i] == nil {
+			errs[i] = n.refused("submit") // after the fact: the outcome is what is unknown
+		}
 	}
 	n.touch()
 	return got, errs
@@ -213,7 +252,11 @@ func (n *fakeNode) submit(sub wire.Submit) (wire.Submitted, error) {
 
 // keyOf resolves the key of the Limit, as P12, P13 and P20 say.
 func (n *fakeNode) keyOf(sub wire.Submit) (string, error) {
-	l := n.declared[sub.Workflow].Limit
+	d, known := n.declared[sub.Workflow]
+	if sub.Stamp != nil && (!known || d.Version != sub.Stamp.Version) {
+		return "", flow.ErrNotDeclared
+	}
+	l := d.Limit
 	if l == nil {
 		return "", nil
 	}
@@ -262,7 +305,10 @@ func (n *fakeNode) grant(c wire.Claim) []wire.Grant {
 		n.mostUsed[place] = max(n.mostUsed[place], used+1)
 		n.fence++
 		r.status, r.fence, r.held = flow.StatusExecuting, n.fence, true
-		r.attempt++
+		if !r.resumed { // a hold after a suspension goes on with the same attempt
+			r.attempt++
+		}
+		r.resumed = false
 		r.expiry = time.Now().Add(margin(n.lease(r)))
 		r.log = append(r.log, "granted to "+c.Worker)
 		grants = append(grants, wire.Grant{
@@ -308,6 +354,9 @@ func (n *fakeNode) Complete(_ context.Context, ends []wire.Completion) ([]wire.C
 	defer n.mu.Unlock()
 	got, errs := make([]wire.CompleteResult, len(ends)), make([]error, len(ends))
 	for i, e := range ends {
+		if errs[i] = n.refused("complete"); errs[i] != nil {
+			continue
+		}
 		r, err := n.ending(e.RunID, "complete", e.Fence, func(r *fakeRun) {
 			r.result = slices.Clone(e.Result)
 			r.end(flow.StatusCompleted)
@@ -379,7 +428,7 @@ func (n *fakeNode) Suspend(_ context.Context, id flow.RunID, s wire.Suspend) (wi
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	r, err := n.ending(id.String(), "suspend", s.Fence, func(r *fakeRun) {
-		r.status, r.wake = flow.StatusSuspended, time.UnixMilli(*s.Until.AtMS)
+		r.status, r.wake, r.resumed = flow.StatusSuspended, time.UnixMilli(*s.Until.AtMS), true
 		r.log = append(r.log, "handed back")
 	})
 	if err != nil {

@@ -39,7 +39,7 @@ func (n *fakeNode) Workflow(_ context.Context, name string) (wire.Workflow, erro
 	if !ok {
 		return wire.Workflow{}, flow.ErrUnknownWorkflow
 	}
-	v := wire.WorkflowVersion{Limit: d.Limit, Rate: d.Rate}
+	v := wire.WorkflowVersion{Declared: wire.Declared{Workflow: name, Version: d.Version}, Limit: d.Limit, Rate: d.Rate}
 	return wire.Workflow{Name: name, Versions: []wire.WorkflowVersion{v}}, nil
 }
 

@@ -131,3 +131,55 @@ func TestP20SubmitByName(t *testing.T) {
 		}
 	})
 }
+
+// TestP16FirstStartDeclares: a program that is quicker than its workers declares what
+// the node has never heard of, once; a declaration that is there is left alone, unless
+// keys are resolved for a version that is not.
+func TestP16FirstStartDeclares(t *testing.T) {
+	named := pyrula.Define("named", charge, pyrula.Version("1"), pyrula.Limit{Key: "tenant", Max: 1})
+	newer := pyrula.Define("named", charge, pyrula.Version("2"), pyrula.Limit{Key: "tenant", Max: 9})
+	function := pyrula.Define("named", charge, pyrula.Version("3"), pyrula.Limit{Key: func(o order) string { return o.ID }, Max: 1})
+	inWorld(t, func(t *testing.T, w *world) {
+		sent := func() (puts int) {
+			for _, c := range w.net.to("/v1/workflows/named") {
+				if c.method == "PUT" {
+					puts++
+				}
+			}
+			return puts
+		}
+		start(w, named, order{Tenant: "acme"})
+		start(w, named, order{Tenant: "acme"})
+		if got := len(w.net.to("/v1/workflows/named")); sent() != 1 || got != 2 || w.node.run(0).key != "acme" {
+			t.Errorf("%d declarations and %d requests, key %q; want one, one question before it, and the gate's key", sent(), got, w.node.run(0).key)
+		}
+		start(w, newer, order{Tenant: "acme"})
+		if got := w.node.declared["named"].Version; sent() != 1 || got != "1" {
+			t.Errorf("%d declarations, version %q; want the node's own left alone", sent(), got)
+		}
+		sub, err := function.Submission(order{ID: "o-1"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		done, err := w.client.SubmitBatch(t.Context(), []pyrula.Submission{sub, sub})
+		if err != nil || done[1].Err != nil || sent() != 2 || w.node.run(3).key != "o-1" {
+			t.Errorf("%v, %+v after %d declarations; want the version of the function", err, done, sent())
+		}
+	})
+}
+
+// TestNodeForgetsAWorkflow: a node that lost its declarations is told again by the
+// program that submits to it.
+func TestNodeForgetsAWorkflow(t *testing.T) {
+	wf := pyrula.Define("charge", charge, pyrula.Limit{Key: func(o order) string { return o.ID }, Max: 1})
+	inWorld(t, func(t *testing.T, w *world) {
+		start(w, wf, order{ID: "1"})
+		w.node.mu.Lock()
+		clear(w.node.declared)
+		w.node.mu.Unlock()
+		start(w, wf, order{ID: "2"})
+		if got := w.node.run(1).key; got != "2" {
+			t.Errorf("key %q", got)
+		}
+	})
+}

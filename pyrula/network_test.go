@@ -63,7 +63,7 @@ func (w *network) RoundTrip(r *http.Request) (*http.Response, error) {
 		<-r.Context().Done()
 		return nil, r.Context().Err()
 	case f.problem != nil:
-		return refusal(f), nil
+		return refuse(f), nil
 	}
 	in := r.Clone(r.Context())
 	in.Body = io.NopCloser(bytes.NewReader(c.body))
@@ -108,7 +108,7 @@ func (w *network) note(r *http.Request) (call, fault, error) {
 	return c, w.fault(c), nil
 }
 
-func refusal(f fault) *http.Response {
+func refuse(f fault) *http.Response {
 	out := httptest.NewRecorder()
 	if f.after != "" {
 		out.Header().Set("Retry-After", f.after)

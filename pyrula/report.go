@@ -26,8 +26,9 @@ type report struct {
 	result json.RawMessage
 }
 
-// reports sends completions in batches, with the next claim in the same request when
-// none is waiting.
+// reports sends completions in batches. While there is work at hand, the request also
+// claims as many runs as it ends, so a busy worker needs one request where it would
+// need two; once a claim comes back with less, the claim that waits takes over.
 type reports struct {
 	s *shift
 
@@ -87,7 +88,7 @@ func (r *reports) send(batch []*report) {
 			return
 		}
 		// A repeat claims nothing: the claim may be why the node couldn't take it.
-		rest, err := r.sendOnce(batch, n == 0 && !s.waiting.Load() && !s.draining.Load())
+		rest, err := r.sendOnce(batch, n == 0 && !s.dry.Load() && !s.draining.Load())
 		if len(rest) == 0 {
 			return
 		}
@@ -119,6 +120,7 @@ func (r *reports) sendOnce(batch []*report, claim bool) ([]*report, error) {
 		return batch, err
 	}
 	if out.Runs != nil {
+		s.dry.Store(len(*out.Runs) < len(batch))
 		s.slots.give(-s.adopt(*out.Runs, sent))
 	}
 	if len(out.Results) != len(batch) {

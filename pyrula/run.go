@@ -17,7 +17,7 @@ type Run struct {
 	Workflow string
 	Version  string // of the definition that runs it
 	Key      string // of the run's Limit, else of its Rate; "" without gates
-	Attempt  int64  // 1 is the first
+	Attempt  int64  // 1 is the first; a failure or a lost lease begins the next, a hand-back doesn't
 	// Fence is larger for each new holder of a run. Where a body writes to a store of
 	// its own, let the store refuse a smaller fence than it has seen: then a worker that
 	// was stopped for long can't overwrite what its successor did.

@@ -101,6 +101,10 @@ func TestS99KeysArePathSegments(t *testing.T) {
 				t.Errorf("key %q comes back as %+v, %v", key, view, err)
 			}
 		}
+		// A path cleaner on the way must not take them for directories.
+		if got := len(w.net.to("/v1/keys/%2E%2E/%2E")) + len(w.net.to("/v1/keys/%2E%2E/%2E%2E")); got != 2 {
+			t.Errorf("%d of the keys . and .. were encoded", got)
+		}
 		page, err := w.client.List(t.Context(), pyrula.ListQuery{Workflow: "a&b", Key: new(""), Status: "queued", Limit: 7, Cursor: "c="})
 		if err != nil || len(page.Runs) != 0 {
 			t.Error(page, err)

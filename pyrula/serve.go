@@ -62,8 +62,9 @@ func (s *shift) execute(h *hold) (out outcome) {
 }
 
 // mayStart is the last thing before a body: it looks at the clock, and when more
-// than a third of the lease has passed it waits for a confirmed heartbeat (R1). A
-// process that was stopped with a grant in its socket wakes up here.
+// than a third of the lease has passed it waits for a confirmed heartbeat, which is
+// due by then (R1). A process that was stopped with a grant in its socket wakes up
+// here.
 func (s *shift) mayStart(h *hold) bool {
 	for !s.draining.Load() {
 		switch h.lease.trust() {
@@ -72,9 +73,8 @@ func (s *shift) mayStart(h *hold) bool {
 		case trustOver:
 			return false
 		case trustStale:
-			s.holds.beatBy([]*hold{h}, s.w.now())
+			<-h.lease.changed
 		}
-		<-h.lease.changed
 	}
 	return false
 }

@@ -28,9 +28,9 @@ type shift struct {
 	// base outlives the worker's context: bodies and reports go on while it drains.
 	base     context.Context
 	stop     context.CancelFunc
-	claiming []wire.ClaimWorkflow // what the claims announce; written before the first
+	claiming atomic.Pointer[[]wire.ClaimWorkflow] // what claims announce; never changed in place
 	patience time.Duration
-	waiting  atomic.Bool // a claim waits at the node: there is no work at hand
+	dry      atomic.Bool // the last claim brought less than it asked for: there is no work at hand
 	draining atomic.Bool
 	reports  reports
 }
@@ -56,7 +56,7 @@ func (s *shift) declare(ctx context.Context) error {
 			for i, d := range declared {
 				claiming[i] = wire.ClaimWorkflow{Name: d.Workflow, Version: d.Version, GatesHash: d.GatesHash}
 			}
-			s.claiming = claiming
+			s.claiming.Store(&claiming)
 			return nil
 		}
 		if ctx.Err() != nil {

@@ -24,9 +24,9 @@ func OnceKey(key string) StartOption {
 	return func(s *wire.Submit) { s.IdempotencyKey = &key }
 }
 
-// Trigger says what makes the run: "client" (the default), "case", "replay" or
+// TriggeredBy says what makes the run: "client" (the default), "case", "replay" or
 // "eval". Runs of the last three keep the gates they are stamped with (P31).
-func Trigger(trigger string) StartOption {
+func TriggeredBy(trigger string) StartOption {
 	return func(s *wire.Submit) { s.Trigger = trigger }
 }
 
@@ -37,7 +37,8 @@ type Submission struct {
 	Params   any // encodes as a JSON object; nil means {}
 	Options  []StartOption
 
-	stamp *wire.Stamp
+	d     *definition // nil: by name
+	stamp *wire.Stamp // nil: the node resolves the keys
 }
 
 // Submitted is a run that the node has durably.
@@ -69,10 +70,21 @@ func (c *Client) submit(ctx context.Context, sub Submission) (Submitted, error) 
 	if err != nil {
 		return Submitted{}, err
 	}
+	if err := c.introduce(ctx, sub.d); err != nil {
+		return Submitted{}, err
+	}
 	body.Workflow = "" // it stands in the path
 	var done wire.Submitted
 	req := request{method: http.MethodPost, path: path(wire.PathWorkflows, sub.Workflow, "runs"), body: body}
-	if err := c.call(ctx, &req, &done); err != nil {
+	err = c.call(ctx, &req, &done)
+	if sub.d != nil && errors.Is(err, ErrNotDeclared) {
+		// The node has lost what it knew, say a trial node that began anew.
+		c.known.Delete(sub.d)
+		if err = c.introduce(ctx, sub.d); err == nil {
+			err = c.call(ctx, &req, &done)
+		}
+	}
+	if err != nil {
 		return Submitted{}, fmt.Errorf("submit a run of workflow %q: %w", sub.Workflow, err)
 	}
 	return submitted(done), nil
@@ -99,6 +111,11 @@ func (c *Client) SubmitBatch(ctx context.Context, runs []Submission) ([]BatchRes
 		}
 		entries[i] = body
 		open = append(open, i)
+	}
+	for _, sub := range runs {
+		if err := c.introduce(ctx, sub.d); err != nil {
+			return nil, fmt.Errorf("submit a batch: %w", err)
+		}
 	}
 	retry := c.newRetry()
 	for len(open) > 0 {

@@ -142,6 +142,27 @@ func TestP63CancelReachesTheBody(t *testing.T) {
 	})
 }
 
+// TestGrantOfACancelledRun: a run that somebody wants ended when it is granted starts
+// with a context that has ended.
+func TestGrantOfACancelledRun(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		wf := pyrula.Define("charge", func(r *pyrula.Run, o order) (receipt, error) {
+			return receipt{}, context.Cause(r)
+		})
+		h := start(w, wf, order{})
+		w.node.runs[0].cancelled = true
+		k := w.work(w.client, pyrula.WorkerConfig{}, wf)
+		if _, err := h.Result(t.Context()); !errors.Is(err, pyrula.ErrRunCancelled) {
+			t.Errorf("result %v, want a cancelled run", err)
+		}
+		var sent wire.Fail
+		if err := json.Unmarshal(w.net.to(endPath(w, "fail"))[0].body, &sent); err != nil || sent.Error.Message != pyrula.ErrCancelRequested.Error() {
+			t.Errorf("reported %+v, %v; want what the body saw", sent, err)
+		}
+		k.end()
+	})
+}
+
 // TestFailures: an error is tried again while attempts are left, a permanent one
 // isn't; a panic and the end of the goroutine are failed attempts, and the worker
 // goes on.
@@ -291,6 +312,30 @@ func TestWorkerOutlivesTheNode(t *testing.T) {
 			t.Errorf("%v after %d declarations, want a run of a workflow declared again", err, w.node.changes)
 		}
 		k.end()
+	})
+}
+
+// TestHastyNode: a node that answers long polls at once, say because it shuts down, is
+// not asked in a tight loop.
+func TestHastyNode(t *testing.T) {
+	wf := pyrula.Define("charge", charge)
+	inWorld(t, func(t *testing.T, w *world) {
+		w.node.hasty = true
+		k := w.work(w.client, pyrula.WorkerConfig{}, wf)
+		pass(time.Minute)
+		k.end()
+		if got := len(w.net.to(wire.PathClaims)); got < 20 || got > 100 {
+			t.Errorf("%d claims in a minute, want some, with waits between them", got)
+		}
+		h := start(w, wf, order{})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if _, err := h.Result(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("result %v, want the end of the context", err)
+		}
+		if got := len(w.net.to("/v1/runs/" + h.ID + "/result")); got < 20 || got > 1300 {
+			t.Errorf("%d polls in a minute, want some, with waits between them", got)
+		}
 	})
 }
 

@@ -67,6 +67,10 @@ func (w *Workflow[In, Out]) Err() error { return w.d.err }
 // Start submits a run and returns as soon as the node has it durably; the run starts
 // when its gates let it. A run that waits is never an error.
 //
+// The first Start of a workflow through a client asks whether the node knows it, and
+// declares it if not: otherwise a program that is quicker than its workers would make
+// runs without gates (P16, P22). A declaration that the node has is left alone.
+//
 // Errors match: [ErrConfiguration] when the declaration or a key function is wrong,
 // [ErrInvalid] when in isn't a JSON object, and what the node refuses.
 func (w *Workflow[In, Out]) Start(ctx context.Context, c *Client, in In, opts ...StartOption) (*Handle[Out], error) {
@@ -108,7 +112,7 @@ func (w *Workflow[In, Out]) Submission(in In, opts ...StartOption) (Submission, 
 	if err != nil {
 		return Submission{}, err
 	}
-	return Submission{Workflow: w.d.name, Params: params, Options: opts, stamp: stamp}, nil
+	return Submission{Workflow: w.d.name, Params: params, Options: opts, d: w.d, stamp: stamp}, nil
 }
 
 // Handle names an existing run of this workflow, say by an id that was kept. It asks
