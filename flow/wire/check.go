@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 
@@ -295,70 +294,4 @@ func (q *ListQuery) Check() error {
 		return flow.Invalid("limit", fmt.Sprintf("must be an integer from 1 to %d", MaxListLimit))
 	}
 	return checkSize("cursor", len(q.Cursor), MaxCursorBytes)
-}
-
-// Check refuses a declaration out of range (P57). What it lets through,
-// flow.Limit and flow.Rate let through. Error: *flow.FieldError of kind
-// flow.ErrConfiguration.
-func (d *Declaration) Check() error {
-	if d.Version != "" && !flow.ValidName(d.Version) {
-		return refuseDeclared("version", "must be empty or "+flow.NameRule)
-	}
-	for _, f := range []struct {
-		name string
-		raw  json.RawMessage
-	}{{"trigger", d.Trigger}, {"budget", d.Budget}, {"kafka", d.Kafka}} {
-		if present(f.raw) {
-			return refuseDeclared(f.name, "must be left out: it is not served by this version")
-		}
-	}
-	if l := d.Limit; l != nil {
-		if err := (flow.Limit{Key: l.Key.Source(), Max: l.Max}).Validate("limit"); err != nil {
-			return err
-		}
-	}
-	if err := d.Rate.check(); err != nil {
-		return err
-	}
-	return d.checkTimes()
-}
-
-func (r *Rate) check() error {
-	if r == nil {
-		return nil
-	}
-	rate := flow.Rate{Key: r.Key.Source(), PerSecond: r.PerSecond}
-	if r.Burst != nil {
-		// Zero would mean "not given" to flow.Rate.
-		if *r.Burst < 1 {
-			return refuseDeclared("rate.burst", "must be an integer from 1 to "+strconv.Itoa(flow.MaxBurst))
-		}
-		rate.Burst = *r.Burst
-	}
-	return rate.Validate("rate")
-}
-
-func (d *Declaration) checkTimes() error {
-	if n := d.MaxAttempts; n != nil && (*n < 1 || *n > flow.MaxAttempts) {
-		return refuseDeclared("max_attempts", "must be an integer from 1 to "+strconv.Itoa(flow.MaxAttempts))
-	}
-	if s := d.RetryBackoffSeconds; s != nil && !inSpan(*s, 0, flow.MaxBackoff) {
-		return refuseDeclared("retry_backoff_seconds", "must be a number from 0 to "+seconds(flow.MaxBackoff))
-	}
-	if s := d.LeaseSeconds; s != nil && !inSpan(*s, flow.MinLease, flow.MaxLease) {
-		return refuseDeclared("lease_seconds", "must be a number from "+seconds(flow.MinLease)+" to "+seconds(flow.MaxLease))
-	}
-	return nil
-}
-
-// inSpan is false for everything that isn't a finite number.
-func inSpan(s float64, least, most flow.Span) bool {
-	ns := s * float64(flow.Second)
-	return !math.IsNaN(ns) && ns >= float64(least) && ns <= float64(most)
-}
-
-func seconds(s flow.Span) string { return strconv.FormatInt(int64(s/flow.Second), 10) }
-
-func refuseDeclared(field, want string) error {
-	return &flow.FieldError{Kind: flow.ErrConfiguration, Field: field, Want: want}
 }

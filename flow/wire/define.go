@@ -15,18 +15,35 @@ func (d *Declaration) Definition(name string) (*flow.Definition, error) {
 	if err := flow.CheckWorkflowName(name); err != nil {
 		return nil, err
 	}
+	def, err := d.definition()
+	if err != nil {
+		return nil, err
+	}
+	def.Workflow = name
+	def.Seal()
+	return def, nil
+}
+
+// Check refuses a declaration out of range, whatever its workflow is called (P57).
+// Error: *flow.FieldError of flow.ErrConfiguration.
+func (d *Declaration) Check() error {
+	_, err := d.definition()
+	return err
+}
+
+func (d *Declaration) definition() (*flow.Definition, error) {
 	if d.Version != "" && !flow.ValidName(d.Version) {
-		return nil, refuse("version", `must be "" or `+flow.NameRule)
+		return nil, refuse("version", "must be empty or "+flow.NameRule)
 	}
 	for _, later := range []struct {
 		field string
 		value json.RawMessage
 	}{{"trigger", d.Trigger}, {"budget", d.Budget}, {"kafka", d.Kafka}} {
-		if len(later.value) > 0 && string(later.value) != "null" {
-			return nil, refuse(later.field, "must be left out: this version does not serve it yet")
+		if present(later.value) {
+			return nil, refuse(later.field, "must be left out: it is not served by this version")
 		}
 	}
-	def := &flow.Definition{Workflow: name, Version: d.Version, Attempts: flow.DefaultAttempts}
+	def := &flow.Definition{Version: d.Version, Attempts: flow.DefaultAttempts}
 	if err := d.rules(def); err != nil {
 		return nil, err
 	}
@@ -43,7 +60,6 @@ func (d *Declaration) Definition(name string) (*flow.Definition, error) {
 	if def.Lease, err = span("lease_seconds", d.LeaseSeconds, bounds{flow.MinLease, flow.MaxLease, flow.DefaultLease}); err != nil {
 		return nil, err
 	}
-	def.Seal()
 	return def, nil
 }
 
@@ -59,7 +75,7 @@ func (d *Declaration) rules(def *flow.Definition) error {
 		r := flow.Rate{Key: d.Rate.Key.Source(), PerSecond: d.Rate.PerSecond}
 		if d.Rate.Burst != nil {
 			if r.Burst = *d.Rate.Burst; r.Burst < 1 {
-				return refuse("rate.burst", "must be an integer of at least 1")
+				return refuse("rate.burst", fmt.Sprintf("must be an integer from 1 to %d", flow.MaxBurst))
 			}
 		}
 		if err := r.Validate("rate"); err != nil {
