@@ -119,6 +119,10 @@ type sliceReply struct {
 
 type releaseMsg struct{ cap *capture }
 
+// quietMsg ends the turns of a shard: from then on it appends nothing, so that the
+// engine can take its snapshot and close. done is closed when it is so.
+type quietMsg struct{ done chan<- struct{} }
+
 // Messages to the dispatcher.
 
 // claimMsg is a worker's claim.

@@ -129,15 +129,30 @@ func (n *Node) WaitReady(ctx context.Context) error {
 	}
 }
 
-// Quiesce refuses everything from now on. It is called before the engine is
-// closed; the shards live on, so that the engine can take snapshots of them.
-func (n *Node) Quiesce() { n.closing.Store(true) }
+// Quiesce refuses everything from now on, and returns when no shard appends any
+// more. It is called before the engine is closed; the shards live on, so that the
+// engine can take snapshots of them. Error when a shard doesn't end its turn in
+// time.
+func (n *Node) Quiesce() error {
+	n.closing.Store(true)
+	timeout := time.After(stopTimeout)
+	for _, s := range n.shards {
+		done := make(chan struct{})
+		s.box.tell(quietMsg{done})
+		select {
+		case <-done:
+		case <-s.box.stopped:
+		case <-timeout:
+			return fmt.Errorf("actors: shard %d doesn't end its turn within %s", s.id, stopTimeout)
+		}
+	}
+	return nil
+}
 
 // Close waits until what was told to the actors is handled, and stops them. The
 // engine may be closed before or after.
 func (n *Node) Close() error {
-	n.Quiesce()
-	errs := []error{n.dispatcher.box.stop(stopTimeout)}
+	errs := []error{n.Quiesce(), n.dispatcher.box.stop(stopTimeout)}
 	for _, s := range n.shards {
 		errs = append(errs, s.box.stop(stopTimeout))
 	}

@@ -42,6 +42,7 @@ type shard struct {
 	now       flow.Instant // of the turn
 	appended  engine.Seq
 	committed engine.Seq
+	quiet     bool // no more turns: the node is closing
 	window    window
 	pending   ring
 	captures  uint64
@@ -103,6 +104,9 @@ func (s *shard) receive(msgs []any) {
 			for i := range m.offers {
 				s.pending.push(lentMsg{m.epoch, &m.offers[i]})
 			}
+		case quietMsg:
+			s.quiet = true
+			close(m.done)
 		case tickMsg:
 			s.stopTimer = nil // it has fired, so the next one is set in any case
 			s.pending.push(m)
@@ -110,10 +114,10 @@ func (s *shard) receive(msgs []any) {
 			s.pending.push(m)
 		}
 	}
-	for s.pending.len() > 0 && s.owner.Load() && s.log.Room() > 0 {
+	for s.pending.len() > 0 && s.works() && s.log.Room() > 0 {
 		s.turn()
 	}
-	if !s.owner.Load() {
+	if !s.works() {
 		for s.pending.len() > 0 {
 			s.refuse(s.pending.pop())
 		}
@@ -121,6 +125,9 @@ func (s *shard) receive(msgs []any) {
 	}
 	s.setTimer()
 }
+
+// works says whether the shard takes turns.
+func (s *shard) works() bool { return s.owner.Load() && !s.quiet }
 
 // turn handles messages into one entry, appends it and holds its effects.
 func (s *shard) turn() {
@@ -174,10 +181,9 @@ func (s *shard) endTurn() {
 
 // lost handles an append that was refused. Losing ownership between Room and
 // Append is ordinary: a demotion is on its way, and the turn is thrown away with
-// the state; so is an engine that closes under a node that closes. Anything else
-// is a bug or a failed disk: fail-stop.
+// the state. Anything else is a bug or a failed disk: fail-stop.
 func (s *shard) lost(err error) {
-	if !isNotOwner(err) && !s.node.closing.Load() {
+	if !isNotOwner(err) {
 		panic(fmt.Sprintf("append: %v", err))
 	}
 	for i := range s.effects {

@@ -215,7 +215,7 @@ func (n *Node) shut(ctx context.Context) error {
 		errs = append(errs, n.listener.Close())
 	}
 	if n.actors != nil {
-		n.actors.Quiesce()
+		errs = append(errs, n.actors.Quiesce())
 	}
 	if n.engine != nil {
 		// Snapshots are taken by living shards, so the engine goes first.

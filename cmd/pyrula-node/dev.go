@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/pyrula/pyrula-node/cmd/pyrula-node/node"
+	"github.com/pyrula/pyrula-node/flow/wire"
+)
+
+func (p *program) devCommand() *cobra.Command {
+	dev := &cobra.Command{
+		Use:   "dev",
+		Short: "Run a node for trying things out, on a temporary directory",
+		Long: `Run a node on a temporary directory, which is removed at the end, or on --data DIR,
+which isn't. It is the node that serve runs: durable, with the same API.`,
+		Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return p.dev(c.Context(), c.Flags()) },
+	}
+	declareSettings(dev.Flags(), "data", "addr", "log-format")
+	return dev
+}
+
+func (p *program) dev(ctx context.Context, flags *pflag.FlagSet) error {
+	vs, err := resolve(flags, p.getenv)
+	if err != nil {
+		return err
+	}
+	cfg, err := vs.nodeConfig()
+	if err != nil {
+		return err
+	}
+	log := p.logger(cfg)
+	cfg.warn(log)
+	n, err := p.start(ctx, cfg, log)
+	if err != nil {
+		return err
+	}
+	p.welcome(n, cfg)
+	return p.untilEnd(ctx, n, cfg.drainDelay, log)
+}
+
+// welcome prints where the node is and what to paste first.
+func (p *program) welcome(n *node.Node, cfg nodeConfig) {
+	data := n.DataDir()
+	if cfg.data == "" {
+		data += "  (removed at the end)"
+	}
+	url := n.URL()
+	fmt.Fprintf(p.stdout, `pyrula-node %s for development; stop it with Ctrl-C
+
+  API      %s/v1
+  shapes   %s
+  metrics  %s
+  data     %s
+
+Paste this to declare a workflow, submit a run and claim it:
+
+curl -w '\n' -X PUT %s/v1/workflows/charge -d '{"limit":{"key":"tenant","max":2}}'
+curl -w '\n' %s/charge -d '{"tenant":"acme"}'
+curl -w '\n' %s/v1/claims -d '{"worker":"w1","workflows":[{"name":"charge","version":""}],"credit":1}'
+
+`, node.Version, url, url+wire.PathOpenAPI, url+wire.PathMetrics, data, url, url, url)
+}

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/pyrula/pyrula-node/flow/wire"
+)
+
+func readFile(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// blocks are the code blocks of a language in a page.
+func blocks(page, language string) []string {
+	var all []string
+	for _, part := range strings.Split(page, "```"+language+"\n")[1:] {
+		block, _, _ := strings.Cut(part, "```")
+		all = append(all, block)
+	}
+	return all
+}
+
+// TestReadmeCurl fails when the README's requests don't take a run from its submit
+// to its result.
+func TestReadmeCurl(t *testing.T) {
+	lines := curlLines(readFile(t, "README.md"))
+	if len(lines) != 4 {
+		t.Fatalf("curl lines: %q", lines)
+	}
+	url := spawn(t, "serve", "--data", t.TempDir(), "--addr", "127.0.0.1:0").url()
+	paste := func(line string, placeholders ...string) gjson.Result {
+		line = strings.ReplaceAll(line, "http://"+wire.DefaultAddr, url)
+		return gjson.Parse(curl(t, strings.NewReplacer(placeholders...).Replace(line)))
+	}
+	paste(lines[0])
+	submitted := paste(lines[1]).Get("run_id").String()
+	grant := paste(lines[2]).Get("runs.0")
+	if grant.Get("run_id").String() != submitted || submitted == "" {
+		t.Errorf("submitted %q, claimed %s", submitted, grant)
+	}
+	if done := paste(lines[3], "RUN_ID", submitted, "FENCE", grant.Get("fence").String()); done.Get("status").String() != "completed" {
+		t.Errorf("completed: %s", done)
+	}
+}
+
+// TestReadmeGo fails when the README shows Go that isn't the example's.
+func TestReadmeGo(t *testing.T) {
+	program := readFile(t, "examples/quickstart/main.go")
+	for _, block := range blocks(readFile(t, "README.md"), "go") {
+		for line := range strings.Lines(block) {
+			if !strings.Contains(program, strings.TrimSpace(line)) {
+				t.Errorf("examples/quickstart/main.go doesn't have %q", line)
+			}
+		}
+	}
+}
+
+// TestReadmeTables fails when a setting or an exit code isn't in the README as it is
+// in the program, or when the README has one more.
+func TestReadmeTables(t *testing.T) {
+	page := readFile(t, "README.md")
+	for _, s := range settings {
+		initial := "`" + s.initial + "`"
+		if s.initial == "" {
+			initial = "none, required"
+		}
+		if row := fmt.Sprintf("| `--%s` | `%s` | `%s` | %s | ", s.flag, s.env(), s.key(), initial); !strings.Contains(page, row) {
+			t.Errorf("the README lacks %s", row)
+		}
+	}
+	if got, want := strings.Count(page, "\n| `--"), len(settings)+1; got != want {
+		t.Errorf("the README has %d settings, want %d", got, want)
+	}
+	rows := 0
+	for _, e := range exits {
+		if row := fmt.Sprintf("| %d | %s |", e.code, e.meaning); !strings.Contains(page, row) {
+			t.Errorf("the README lacks %s", row)
+		}
+	}
+	for line := range strings.Lines(page) {
+		if len(line) > 2 && line[0] == '|' && line[2] >= '0' && line[2] <= '9' {
+			rows++
+		}
+	}
+	if rows != len(exits) {
+		t.Errorf("the README has %d exit codes, want %d", rows, len(exits))
+	}
+}
+
+// TestReadmeStarts fails when what a newcomer is told to type first isn't what the
+// page begins with, or isn't there to be typed.
+func TestReadmeStarts(t *testing.T) {
+	typed := blocks(readFile(t, "README.md"), "sh")
+	if len(typed) < 2 || typed[0] != "go run ./cmd/pyrula-node demo\n" || typed[1] != "make test\n" {
+		t.Errorf("the first commands are %q", typed[:min(2, len(typed))])
+	}
+	if !strings.Contains(readFile(t, "Makefile"), "\ntest: ") {
+		t.Error("make has no target test")
+	}
+}
