@@ -72,11 +72,12 @@ type Config struct {
 	// R17). It may block; its error ends Start. Nil does nothing.
 	AfterFirst func(ctx context.Context) error
 	// Progress is called about once a second while a recovery takes longer than
-	// that. Nil does nothing.
+	// that, from a goroutine of its own. Nil does nothing.
 	Progress func(Progress)
 	// OnFatal is called once, after the first failure of the journal, from some
 	// goroutine of the engine: nothing is acknowledged any more, and the process
-	// should end. Default: panic.
+	// should end. It must not call Close, which waits for that goroutine. Default:
+	// panic.
 	OnFatal func(error)
 	// OnStall is called when a write is older than StallAfter, and again about once
 	// in StallAfter while it lasts. Nil does nothing.

@@ -160,7 +160,7 @@ func TestItemOfLaterVersion(t *testing.T) {
 func hostileItems() map[string][]byte {
 	head := []byte{0x97, 1, 1, 0, 1, 1, 0}
 	with := func(b ...byte) []byte { return append(bytes.Clone(head), b...) }
-	deep := append([]byte{0x98, 1, 1, 0, 1, 1, 0, 0xC4, 0}, bytes.Repeat([]byte{0x91}, 60_000)...)
+	deep := append([]byte{0x98, 1, 1, 0, 1, 1, 0, 0xC4, 0}, bytes.Repeat([]byte{0x91}, 4000)...)
 	return map[string][]byte{
 		"empty":                 {},
 		"not an array":          {0xC0},
@@ -178,7 +178,7 @@ func hostileItems() map[string][]byte {
 		"negative shard":        {0x97, 1, 1, 0xFF, 1, 1, 0, 0xC4, 0},
 		"map of 4 Gi behind":    {0x98, 1, 1, 0, 1, 1, 0, 0xC4, 0, 0xDF, 0xFF, 0xFF, 0xFF, 0xFF},
 		"deep nesting behind":   deep,
-		"64 KiB behind":         append([]byte{0x98, 1, 1, 0, 1, 1, 0, 0xC4, 0}, make([]byte, 65<<10)...),
+		"5 KiB behind":          append([]byte{0x98, 1, 1, 0, 1, 1, 0, 0xC4, 0}, make([]byte, 5<<10)...),
 	}
 }
 

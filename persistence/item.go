@@ -50,7 +50,7 @@ const (
 	// itemFieldsMax bounds the fields of later versions, itemExtraBytesMax their
 	// bytes: skipping nested data costs stack.
 	itemFieldsMax     = 32
-	itemExtraBytesMax = 64 << 10
+	itemExtraBytesMax = 4 << 10
 	// itemHeadBytesMax is an item without its body: 3 bytes of array head, four
 	// numbers of at most 9 bytes, kind, version and the length of the body.
 	itemHeadBytesMax = 64

@@ -230,6 +230,41 @@ func TestFsyncEverySyncsInTime(t *testing.T) {
 	})
 }
 
+// TestFsyncEverySyncsUnderLoad fails when a queue that never gets empty puts the
+// fsync off.
+func TestFsyncEverySyncsUnderLoad(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fs := vfs.NewMem()
+		gate := &gatedAppender{}
+		cfg := onDisk(fs, 1)
+		cfg.open, cfg.Fsync, cfg.Window = gate.open(fs), FsyncEvery(time.Second), 8
+		l := openLocal(t, cfg)
+		ledger := startAll(t, l)[0]
+		before := gate.syncs.Load()
+		hold := make(chan struct{})
+		gate.hold.Store(&hold)
+		// Entries that fill a frame each: while one is written the next ones wait.
+		large := strings.Repeat("x", commitBytesMax)
+		for range 50 {
+			for l.shards[0].Room() > 0 {
+				if _, err := ledger.Append(1, large); err != nil {
+					t.Fatal(err)
+				}
+			}
+			after(100 * time.Millisecond)
+			hold <- struct{}{}
+			synctest.Wait()
+		}
+		if n := gate.syncs.Load() - before; n < 4 || n > 6 {
+			t.Errorf("%d syncs in 5 s of load with a period of 1 s", n)
+		}
+		close(hold)
+		if err := l.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
 // TestGroupCommitTakesWhatWaits fails when entries that waited for a commit get a
 // frame each, or when a large entry doesn't travel alone.
 func TestGroupCommitTakesWhatWaits(t *testing.T) {

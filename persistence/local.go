@@ -301,7 +301,11 @@ func (l *Local) Close(ctx context.Context) error {
 	var err error
 	if before == serving {
 		stop()
-		<-l.idle
+		select {
+		case <-l.idle:
+		case <-ctx.Done():
+			return fmt.Errorf("wait for a snapshot: %w", ctx.Err())
+		}
 		if l.cfg.OnClose == CloseWithSnapshots && l.journal.err() == nil {
 			err = l.snapshotChanged(ctx)
 		}

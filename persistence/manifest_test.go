@@ -133,6 +133,23 @@ func TestLostJournalIsRefused(t *testing.T) {
 	}
 }
 
+// TestLostJournalOfAKilledNodeIsRefused fails when the loss of a whole journal isn't
+// noticed because no life before had an end, nor a snapshot.
+func TestLostJournalOfAKilledNodeIsRefused(t *testing.T) {
+	cfg := testConfig(filepath.Join(t.TempDir(), "data"), 1)
+	startAll(t, openLocal(t, cfg))
+	killed := cfg
+	killed.Dir = copyDir(t, cfg.Dir)
+	if err := os.Remove(filepath.Join(killed.Dir, journalDir, segmentName(1))); err != nil {
+		t.Fatal(err)
+	}
+	l := openLocal(t, killed)
+	openAll(t, l)
+	if err := l.Start(t.Context()); !isDamage(err) {
+		t.Errorf("start: %v, want a DamageError", err)
+	}
+}
+
 // TestAnotherConfigurationIsRefused fails when a directory is taken for that of
 // another node or cluster, or with another number of shards.
 func TestAnotherConfigurationIsRefused(t *testing.T) {

@@ -228,8 +228,9 @@ func (l *Local) nextDue(from int64) {
 	l.dueAt.Store(from + max(l.cfg.SnapshotAfter, total))
 }
 
-// checkDue wakes the background goroutine when the journal has grown enough. It
-// runs on the committing goroutine.
+// checkDue wakes the background goroutine when the journal has grown enough. The
+// committing goroutine calls it behind each commit, and the background goroutine
+// behind each round: what grew meanwhile may have been the last for a long time.
 func (l *Local) checkDue() {
 	if l.journal.written.Load() < l.dueAt.Load() {
 		return
@@ -244,6 +245,7 @@ func (l *Local) checkDue() {
 // snapshotWhenDue is the background goroutine.
 func (l *Local) snapshotWhenDue(ctx context.Context) {
 	defer close(l.idle)
+	l.checkDue() // the journal that was replayed may be long
 	for {
 		select {
 		case <-l.due:
@@ -259,6 +261,7 @@ func (l *Local) snapshotWhenDue(ctx context.Context) {
 			}
 		}
 		l.nextDue(from)
+		l.checkDue()
 	}
 }
 

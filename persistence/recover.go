@@ -28,18 +28,6 @@ type Recovery struct {
 	Boot uint64
 }
 
-// Progress says how far a recovery is.
-type Progress struct {
-	Segments, OfSegments int
-	Entries              int64
-	Bytes                int64
-	Elapsed              time.Duration
-}
-
-// progressEvery is the time between two calls of Config.Progress, and the time
-// before the first.
-const progressEvery = time.Second
-
 // recover rebuilds the machines and begins a new life:
 //
 //	choose a whole snapshot of each shard
@@ -66,7 +54,9 @@ func (l *Local) recover(ctx context.Context) ([]tip, error) {
 		return nil, err
 	}
 	rp := newReplay(l, refs)
+	stop := rp.watch.start(l.cfg.Progress)
 	fd, err := rp.run(ctx, dir)
+	stop()
 	if err != nil {
 		return nil, err
 	}

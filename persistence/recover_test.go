@@ -173,32 +173,96 @@ func TestCaptureIsBoundedByItsContext(t *testing.T) {
 // TestR9SnapshotsAreTakenWhenDue fails when the growth of the journal doesn't make
 // snapshots of all shards, one after the other.
 func TestR9SnapshotsAreTakenWhenDue(t *testing.T) {
-	cfg := onDisk(vfs.NewMem(), 3)
-	cfg.SnapshotAfter = 20_000
-	taken := make(chan SnapshotStat, 100)
-	cfg.Metrics.Snapshot = func(s SnapshotStat) { taken <- s }
-	l := openLocal(t, cfg)
-	ledgers := startAll(t, l)
-	var order []uint16
-	for range 2 {
-		for i := range 25 {
-			write(t, l, ledgers[1], 1, fmt.Sprintf("%0900d", i))
-			barrier(t, l, ledgers[1], 1)
+	synctest.Test(t, func(t *testing.T) {
+		cfg := onDisk(vfs.NewMem(), 3)
+		cfg.SnapshotAfter = 20_000
+		taken := make(chan SnapshotStat, 100)
+		cfg.Metrics.Snapshot = func(s SnapshotStat) { taken <- s }
+		l := openLocal(t, cfg)
+		ledgers := startAll(t, l)
+		var order []uint16
+		for range 2 {
+			for i := range 25 {
+				write(t, l, ledgers[1], 1, fmt.Sprintf("%0900d", i))
+				barrier(t, l, ledgers[1], 1)
+			}
+			for range 3 {
+				order = append(order, (<-taken).Shard)
+			}
 		}
-		for range 3 {
-			order = append(order, (<-taken).Shard)
+		if !slices.Equal(order, []uint16{0, 1, 2, 0, 1, 2}) {
+			t.Errorf("snapshots of the shards %v", order)
 		}
-	}
-	if !slices.Equal(order, []uint16{0, 1, 2, 0, 1, 2}) {
-		t.Errorf("snapshots of the shards %v", order)
-	}
-	if err := l.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if l.man.Load().MinIndex == 1 {
-		t.Error("two snapshots of each shard, and the journal isn't cut")
-	}
-	lawful(t, ledgers)
+		if err := l.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if l.man.Load().MinIndex == 1 {
+			t.Error("two snapshots of each shard, and the journal isn't cut")
+		}
+		lawful(t, ledgers)
+	})
+}
+
+// TestR9GrowthDuringSnapshotsCounts fails when the journal grows beyond the next
+// threshold while snapshots are taken, and no snapshots follow because nothing is
+// appended afterwards.
+func TestR9GrowthDuringSnapshotsCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := onDisk(vfs.NewMem(), 1)
+		cfg.SnapshotAfter = 10_000
+		var l *Local
+		var ledger *enginetest.Ledger
+		grow := func() {
+			for i := range 40 {
+				write(t, l, ledger, 0, fmt.Sprintf("%0900d", i))
+				barrier(t, l, ledger, 0)
+			}
+		}
+		rounds := 0
+		cfg.Metrics.Snapshot = func(SnapshotStat) {
+			if rounds++; rounds == 1 {
+				grow() // the round isn't over: it ends when this returns
+			}
+		}
+		l = openLocal(t, cfg)
+		ledger = startAll(t, l)[0]
+		grow()
+		synctest.Wait()
+		if rounds < 2 {
+			t.Errorf("%d rounds of snapshots, want one more for what was written during the first", rounds)
+		}
+		if err := l.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		lawful(t, []*enginetest.Ledger{ledger})
+	})
+}
+
+// TestR9LongReplayMakesSnapshotsDue fails when a node that starts over a long journal
+// and then has no work takes no snapshots.
+func TestR9LongReplayMakesSnapshotsDue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := onDisk(vfs.NewMem(), 1)
+		l := openLocal(t, cfg)
+		ledger := startAll(t, l)[0]
+		for i := range 40 {
+			write(t, l, ledger, 0, fmt.Sprintf("%0900d", i))
+		}
+		if err := l.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		taken := 0
+		cfg.SnapshotAfter, cfg.Metrics.Snapshot = 10_000, func(SnapshotStat) { taken++ }
+		l = openLocal(t, cfg)
+		startAll(t, l)
+		synctest.Wait()
+		if taken != 1 {
+			t.Errorf("%d snapshots behind a replay of four times the threshold, want 1", taken)
+		}
+		if err := l.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
 }
 
 // TestCloseWithSnapshotsLeavesNothingToReplay fails when entries are replayed after
@@ -236,12 +300,13 @@ func TestCloseWithSnapshotsLeavesNothingToReplay(t *testing.T) {
 func TestFailedSnapshotLeavesTheJournal(t *testing.T) {
 	for i := 0; ; i++ {
 		disk := vfs.NewMem()
-		from, hit := -1, false
+		from, hit, unsure := -1, false, false
 		fs := vfs.NewFault(disk, func(op vfs.Op) error {
 			if from < 0 || op.Index != from+i {
 				return nil
 			}
 			hit = true
+			unsure = op.Kind == vfs.OpSyncDir && op.Name == "/data" // which manifest is on disk?
 			return errDisk
 		})
 		cfg := onDisk(fs, 1)
@@ -264,6 +329,9 @@ func TestFailedSnapshotLeavesTheJournal(t *testing.T) {
 			if l.journal.err() != nil {
 				break
 			}
+		}
+		if unsure && l.journal.err() == nil {
+			t.Errorf("operation %d: the journal goes on, although nobody knows which manifest is on disk", i)
 		}
 		all, acked := ledger.Lines()
 		after := openLocal(t, onDisk(disk.CrashClone(nil), 1))

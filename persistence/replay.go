@@ -6,7 +6,6 @@ import (
 	"io"
 	"path/filepath"
 	"sync"
-	"time"
 
 	"github.com/pyrula/pyrula-node/persistence/engine"
 )
@@ -26,8 +25,7 @@ type replay struct {
 	shards  []*shardReplay
 	items   itemDecoder
 	covered uint64 // every shard's snapshot reaches this frame
-	begin   time.Time
-	told    time.Time // last Progress
+	watch   *progress
 
 	recovery      Recovery
 	sinceSnapshot int64 // bytes of frames that no snapshot covers
@@ -46,8 +44,7 @@ type shardReplay struct {
 }
 
 func newReplay(l *Local, refs map[engine.ShardID]snapshotRef) *replay {
-	rp := &replay{local: l, begin: time.Now()}
-	rp.told = rp.begin
+	rp := &replay{local: l, watch: new(progress)}
 	for i, sh := range l.shards {
 		sr := &shardReplay{shard: sh, in: make(chan []engine.Entry, replayAhead)}
 		index := uint64(0)
@@ -73,7 +70,7 @@ func (rp *replay) run(ctx context.Context, dir string) (found, error) {
 	var wg sync.WaitGroup
 	for _, sr := range rp.shards {
 		wg.Go(func() {
-			if err := sr.apply(ctx, rp.local); err != nil {
+			if err := sr.apply(ctx, rp); err != nil {
 				cancel(err)
 			}
 		})
@@ -111,18 +108,9 @@ func (rp *replay) tips() []tip {
 
 // segment ends the batches of the segment before, so that its memory can go.
 func (rp *replay) segment(_ segment, at, of int) error {
-	if err := rp.dealAll(); err != nil {
-		return err
-	}
-	now := time.Now()
-	if now.Sub(rp.told) >= progressEvery {
-		rp.told = now
-		rp.local.cfg.Progress(Progress{
-			Segments: at, OfSegments: of, Elapsed: now.Sub(rp.begin),
-			Entries: rp.recovery.Entries, Bytes: rp.recovery.Bytes,
-		})
-	}
-	return nil
+	rp.watch.segments.Store(int64(at))
+	rp.watch.ofSegments.Store(int64(of))
+	return rp.dealAll()
 }
 
 // frame takes one checked frame.
@@ -192,10 +180,10 @@ func (rp *replay) deal(sr *shardReplay) error {
 
 // apply is the shard's goroutine: the snapshot first, then the entries. It leaves
 // when in is closed or something went wrong.
-func (sr *shardReplay) apply(ctx context.Context, l *Local) error {
+func (sr *shardReplay) apply(ctx context.Context, rp *replay) error {
 	if sr.ref != nil {
-		dir := filepath.Join(l.cfg.Dir, snapshotDir)
-		err := readSnapshot(l.cfg.FS, dir, *sr.ref, func(r io.Reader) error {
+		cfg := rp.local.cfg
+		err := readSnapshot(cfg.FS, filepath.Join(cfg.Dir, snapshotDir), *sr.ref, func(r io.Reader) error {
 			return sr.shard.machine.Restore(r, sr.ref.Pos)
 		})
 		if err != nil {
@@ -212,6 +200,8 @@ func (sr *shardReplay) apply(ctx context.Context, l *Local) error {
 				if err := sr.shard.machine.Apply(e); err != nil {
 					return fmt.Errorf("apply shard %d entry %d: %w", sr.shard.id, e.Pos, err)
 				}
+				rp.watch.entries.Add(1)
+				rp.watch.bytes.Add(int64(len(e.Body)))
 			}
 		case <-ctx.Done():
 			return ctx.Err()

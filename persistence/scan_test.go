@@ -324,6 +324,24 @@ func TestScanInALazyLifeCutsBehindTheFirstGap(t *testing.T) {
 	refused(t, "lost before a sync", s.disk(lastSegment, data))
 }
 
+// TestScanChecksEachNumberOfAFrame fails when a frame whose checksum is right is
+// read with a wrong index, item number or epoch.
+func TestScanChecksEachNumberOfAFrame(t *testing.T) {
+	for what, change := range map[string]func(f []byte){
+		"index":      func(f []byte) { f[offIndex]++ },
+		"first item": func(f []byte) { f[offFirst]++ },
+		"epoch":      func(f []byte) { f[offEpoch]-- },
+	} {
+		s := newSample(0)
+		data := slices.Clone(s.segments[lastSegment])
+		tail := data[s.starts[lastSegment][2]:]
+		n, k := binary.Uvarint(tail)
+		change(tail[k : k+int(n)])
+		reseal(tail, 0)
+		refused(t, what, s.disk(lastSegment, data))
+	}
+}
+
 // reseal sets the flags of the frame at the start of data and its checksum.
 func reseal(data []byte, flags uint8) {
 	n, k := binary.Uvarint(data)

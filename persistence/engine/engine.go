@@ -5,8 +5,8 @@
 //
 // # Who calls whom
 //
-// The host opens each shard once with [Engine.Open]. The engine then rebuilds
-// the shard ([Machine.Restore] at most once, then [Machine.Apply] for every
+// The host opens each shard once with [Engine.Open]. When all are open the engine
+// is started; it then rebuilds each shard ([Machine.Restore] at most once, then [Machine.Apply] for every
 // entry after it, in log order) and makes it owner with [Machine.Promote]. From
 // then on the host appends with [Log.Append] and is told with
 // [Machine.Committed] how far its entries are durable. When ownership or the
@@ -103,8 +103,8 @@ type Log interface {
 	// calls is the order of the log. Errors: ErrNotOwner, ErrBusy, ErrTooLarge,
 	// and ErrStopped after a fail-stop.
 	Append(ep Epoch, wall int64, body []byte) (Seq, error)
-	// ReadBarrier waits until everything appended before the call is durable and
-	// ep still owns the shard.
+	// ReadBarrier waits until everything appended before the call is durable, the
+	// machine has been told so, and ep still owns the shard.
 	ReadBarrier(ctx context.Context, ep Epoch, strict bool) error
 	// Snapshot takes, publishes and truncates; one at a time per engine.
 	Snapshot(ctx context.Context) error
@@ -123,8 +123,9 @@ type Member struct {
 
 // Engine makes the logs of a node's shards durable.
 type Engine interface {
-	// Open starts a shard: it returns after the shard is rebuilt and, for an
-	// engine that owns all of its shards, promoted. Each shard is opened once.
+	// Open registers a shard and returns its log, which answers ErrNotOwner until the
+	// engine, once it is started, has rebuilt and promoted the shard. Each shard is
+	// opened once, before the start.
 	Open(s ShardID, m Machine) (Log, error)
 	// Shards is the number of shards of the cluster.
 	Shards() int

@@ -34,7 +34,7 @@ func openAll(t *testing.T, e enginetest.Starter) []*enginetest.Ledger {
 // TestChaosKeepsAcknowledgedLines fails when a line that was acknowledged is not
 // there at the end, or when a law breaks, over many changes of owner.
 func TestChaosKeepsAcknowledgedLines(t *testing.T) {
-	for number := range uint64(20) {
+	for number := range uint64(8) {
 		synctest.Test(t, func(t *testing.T) {
 			c := enginetest.NewChaos(enginetest.MemConfig{Shards: 3}, number)
 			ledgers := openAll(t, c)

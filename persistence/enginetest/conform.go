@@ -13,6 +13,7 @@ import (
 // Starter is an engine whose shards come up together, after all are opened.
 type Starter interface {
 	engine.Engine
+	// Start rebuilds the opened shards and promotes them, the first one first.
 	Start(ctx context.Context) error
 }
 

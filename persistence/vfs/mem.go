@@ -70,6 +70,19 @@ func (m *Mem) SetFree(bytes uint64) {
 	m.free = bytes
 }
 
+// LoseWrites plays what a failed fsync leaves: what was written to the file since
+// its last Sync can still be read, but no later Sync brings it to the disk.
+func (m *Mem) LoseWrites(name string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, node, err := m.find("lose", name)
+	if err != nil {
+		return err
+	}
+	node.pending = nil
+	return nil
+}
+
 // CrashClone is the disk after a power cut at this moment. With a nil rng it
 // holds what was synced and nothing else. With an rng it also holds a random
 // share of what wasn't: of each directory's changes a prefix, of each file's
@@ -410,7 +423,12 @@ func (f *memFile) Sync() error {
 	if err := f.usable("sync"); err != nil {
 		return err
 	}
-	f.node.disk, f.node.pending = slices.Clone(f.node.live), nil
+	// The disk gets what is pending, which isn't all that can be seen after
+	// LoseWrites.
+	for _, op := range f.node.pending {
+		f.node.disk = op.apply(f.node.disk)
+	}
+	f.node.pending = nil
 	return nil
 }
 
