@@ -33,7 +33,13 @@ type child struct {
 // spawn starts the program. It is killed at the end of the test if it still runs.
 func spawn(t *testing.T, args ...string) *child {
 	t.Helper()
-	path, err := exec.LookPath(longName) // TestMain has put it there
+	return spawnAs(t, longName, args...)
+}
+
+// spawnAs starts one of the programs of TestMain.
+func spawnAs(t *testing.T, name string, args ...string) *child {
+	t.Helper()
+	path, err := exec.LookPath(name) // TestMain has put it there
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 // TestMain makes the test binary also be the program, so that scripts and process
 // tests run what is tested, race detector included.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){longName: main, shortName: main})
+	testscript.Main(m, map[string]func(){longName: main, shortName: main, workerName: workerMain})
 }
 
 // raceOptions are those of a process under the race detector. By itself it sleeps for
