@@ -26,6 +26,8 @@ const (
 	// that a client which is still sending sees the refusal and not a broken
 	// connection.
 	maxDrained = 8 << 20
+	// drainTimeout bounds how long that goes on.
+	drainTimeout = 5 * time.Second
 	// statusGone is counted, never sent, for a client that went away.
 	statusGone = 499
 )
@@ -161,7 +163,11 @@ func (x *exchange) readBody() error {
 }
 
 func (x *exchange) tooLarge() error {
-	// What is dropped doesn't matter, and an error here shows at the next read.
+	// A client reads the answer only when it has sent its body, so what is on its way
+	// is dropped for a while. An error of the deadline leaves the server's own.
+	if err := http.NewResponseController(x.w).SetReadDeadline(time.Now().Add(drainTimeout)); err != nil {
+		x.w.Header().Set("Connection", "close")
+	}
 	if _, err := io.CopyN(io.Discard, x.r.Body, maxDrained); err == nil {
 		x.w.Header().Set("Connection", "close")
 	}

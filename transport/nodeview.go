@@ -2,6 +2,7 @@ package transport
 
 import (
 	"net/http"
+	"slices"
 
 	"github.com/pyrula/pyrula-node/flow/wire"
 )
@@ -23,7 +24,7 @@ func (x *exchange) live() error { return x.json(http.StatusOK, wire.Live{Live: t
 // ready serves GET /readyz. The checks stand only when ?verbose asks for them.
 func (x *exchange) ready() error {
 	r := x.s.node.Ready(x.r.Context())
-	r.Checks = append(r.Checks[:len(r.Checks):len(r.Checks)], x.s.ownCheck())
+	r.Checks = append(slices.Clip(r.Checks), x.s.ownCheck())
 	if r.Ready && x.s.polls.over() {
 		r.Ready, r.Reason = false, shuttingDown
 	}

@@ -187,7 +187,7 @@ func (c *compiler) content(at string, raw json.RawMessage) (map[string]*jsonsche
 // resolve reads what a reference into the document points at.
 func (c *compiler) resolve(ref string) (json.RawMessage, error) {
 	at := json.RawMessage(c.text)
-	for _, token := range strings.Split(strings.TrimPrefix(ref, "#/"), "/") {
+	for token := range strings.SplitSeq(strings.TrimPrefix(ref, "#/"), "/") {
 		var object map[string]json.RawMessage
 		if err := json.Unmarshal(at, &object); err != nil {
 			return nil, fmt.Errorf("follow %s: %w", ref, err)

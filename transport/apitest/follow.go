@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 )
@@ -82,9 +83,7 @@ func (c *Checker) Handler(h http.Handler, report Report) http.Handler {
 		if err != nil && r.Context().Err() == nil {
 			report(err)
 		}
-		for name, values := range rec.Header() {
-			w.Header()[name] = values
-		}
+		maps.Copy(w.Header(), rec.Header())
 		w.WriteHeader(rec.Code)
 		if _, err := w.Write(rec.Body.Bytes()); err != nil {
 			report(fmt.Errorf("pass the answer on: %w", err))

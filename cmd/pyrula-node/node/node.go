@@ -94,7 +94,7 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 func (n *Node) start(ctx context.Context) error {
 	// The port first: a node that can't be reached needn't replay a journal.
 	var err error
-	if n.listener, err = net.Listen("tcp", n.cfg.Addr); err != nil {
+	if n.listener, err = new(net.ListenConfig).Listen(ctx, "tcp", n.cfg.Addr); err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
 	if err := n.openDir(); err != nil {
@@ -205,12 +205,30 @@ func (n *Node) Close(ctx context.Context) error {
 	return n.closed
 }
 
+// requestTime is the most of a close that requests under way get: a client that
+// never finishes its request must not cost the snapshots.
+const requestTime = 5 * time.Second
+
+// endRequests lets the requests under way finish, for at most half of the time
+// there is, and cuts the rest. That is no failure of the node's.
+func (n *Node) endRequests(ctx context.Context) {
+	share := requestTime
+	if end, ok := ctx.Deadline(); ok {
+		share = min(share, time.Until(end)/2)
+	}
+	ctx, cancel := context.WithTimeout(ctx, share)
+	defer cancel()
+	if err := n.server.Shutdown(ctx); err != nil {
+		n.cfg.Logger.Warn("requests were cut off", "err", err)
+	}
+}
+
 // shut takes down what stands, from the outside in.
 func (n *Node) shut(ctx context.Context) error {
 	var errs []error
 	switch {
 	case n.server != nil:
-		errs = append(errs, n.server.Shutdown(ctx))
+		n.endRequests(ctx)
 	case n.listener != nil:
 		errs = append(errs, n.listener.Close())
 	}
