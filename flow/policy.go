@@ -2,6 +2,7 @@ package flow
 
 import (
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -178,10 +179,8 @@ func CheckWorkflowName(s string) error {
 	if !ValidName(s) {
 		return misconfigured("name", "must be "+NameRule)
 	}
-	for _, r := range reserved {
-		if s == r {
-			return misconfigured("name", "must not be one of the reserved names "+strings.Join(reserved, ", "))
-		}
+	if slices.Contains(reserved, s) {
+		return misconfigured("name", "must not be one of the reserved names "+strings.Join(reserved, ", "))
 	}
 	return nil
 }

@@ -139,7 +139,7 @@ func (r *Reader) fields(f *Fields) (kind uint8, err error) {
 		f.Stamp = ReadStamp(p, r.name)
 	}
 	if left != 0 {
-		p.Fail("kind %d has %d fields too many", k, left)
+		p.Failf("kind %d has %d fields too many", k, left)
 	}
 	return uint8(k), r.failure()
 }

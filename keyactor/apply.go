@@ -63,6 +63,7 @@ func (k *Key) applyOwn(rec *flow.Record) {
 		} else if k.wants.of(rec.Run) == nil {
 			k.setWant(wantOf(rec, false))
 		}
+	default: // the rest are facts of a run that its key needn't know
 	}
 }
 

@@ -63,8 +63,9 @@ func (k *Key) mayUse(a *ask, now flow.Instant) bool {
 	case admitted:
 		limit, _ := a.limit()
 		return k.used+int64(k.waiting.rank(a.waiter)) < limit
+	default: // the head still needs its token, so it can't use the slot
+		return true
 	}
-	return true
 }
 
 // sendBack returns a token to the Rate's key.

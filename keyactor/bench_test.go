@@ -90,12 +90,12 @@ func BenchmarkExplain(b *testing.B) {
 	}
 }
 
-// heapOf is the live heap that make's result holds, in bytes.
-func heapOf(make func() any) uint64 {
+// heapOf is the live heap that build's result holds, in bytes.
+func heapOf(build func() any) uint64 {
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
-	kept := make()
+	kept := build()
 	runtime.GC()
 	runtime.ReadMemStats(&after)
 	runtime.KeepAlive(kept)

@@ -113,7 +113,7 @@ func (k *Key) decodeAsk(r *pack.Reader) {
 		return
 	}
 	if k.asks.of(a.run) != nil {
-		r.Fail("two wants of run %v", a.run)
+		r.Failf("two wants of run %v", a.run)
 		return
 	}
 	if a.reserved {
@@ -135,7 +135,7 @@ func (k *Key) decodeWant(r *pack.Reader) {
 		return
 	}
 	if k.wants.of(w.run) != nil {
-		r.Fail("two wants of run %v", w.run)
+		r.Failf("two wants of run %v", w.run)
 		return
 	}
 	shown := k.shown
@@ -173,6 +173,7 @@ func (k *Key) Adopt(a Adopted) {
 	case flow.StatusTerminated:
 		k.hold(w, a.Fence)
 		k.terminate(a.Run, a.Fence)
+	default: // nothing of such a run is here
 	}
 	k.shown = shown
 }

@@ -152,7 +152,7 @@ func FuzzS09Snapshot(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	for _, line := range strings.Fields(string(text)) {
+	for line := range strings.FieldsSeq(string(text)) {
 		b, err := hex.DecodeString(line)
 		if err != nil {
 			f.Fatal(err)

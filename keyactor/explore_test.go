@@ -113,15 +113,15 @@ func (s *scene) drains(t *testing.T, path []string) {
 }
 
 // explore plays every sequence of actions up to a length, each state once.
-func explore(t *testing.T, make func() *scene, alphabet []string, length int) int {
+func explore(t *testing.T, begin func() *scene, alphabet []string, length int) int {
 	t.Helper()
-	seen := map[string]bool{make().state(): true}
+	seen := map[string]bool{begin().state(): true}
 	paths := [][]string{nil}
 	for range length {
 		var next [][]string
 		for _, path := range paths {
 			for _, name := range alphabet {
-				s := make()
+				s := begin()
 				for _, done := range path {
 					s.act(done)
 				}

@@ -1,6 +1,10 @@
 package keyactor
 
-import "github.com/pyrula/pyrula-node/flow"
+import (
+	"slices"
+
+	"github.com/pyrula/pyrula-node/flow"
+)
 
 // watch sees every record before it is applied and judges it from the table of
 // runs alone, with a bookkeeping of its own that shares nothing with the key's: a
@@ -88,9 +92,9 @@ func (v *watch) back(rec *flow.Record) {
 // start: what the starts in it cost is at most the burst's worth and the time.
 func (v *watch) open(key flow.KeyID, r rate) bool {
 	list, cost := v.starts[key], flow.Span(0)
-	for i := len(list) - 1; i >= 0; i-- {
-		cost += list[i].rate.interval
-		if cost > flow.Span(r.burst-1)*r.interval+v.w.now.Sub(list[i].at) {
+	for _, start := range slices.Backward(list) {
+		cost += start.rate.interval
+		if cost > flow.Span(r.burst-1)*r.interval+v.w.now.Sub(start.at) {
 			return false
 		}
 	}

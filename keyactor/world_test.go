@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/vmihailenco/msgpack/v5"
 
@@ -265,7 +266,7 @@ func (w *world) keyIDs() []flow.KeyID {
 	for id := range w.live.keys {
 		ids = append(ids, id)
 	}
-	slices.SortFunc(ids, func(a, b flow.KeyID) int { return bytes.Compare([]byte(a.String()), []byte(b.String())) })
+	slices.SortFunc(ids, func(a, b flow.KeyID) int { return strings.Compare(a.String(), b.String()) })
 	return ids
 }
 

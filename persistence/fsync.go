@@ -8,7 +8,7 @@ import (
 
 // Bounds of the period of FsyncEvery.
 const (
-	FsyncEveryMin = 10 * time.Millisecond
+	FsyncEveryMin = 10 * time.Millisecond //nolint:revive // the least, not minutes
 	FsyncEveryMax = time.Minute
 )
 

@@ -170,6 +170,8 @@ func (l *Local) chooseSnapshots(ctx context.Context) (map[engine.ShardID]snapsho
 	return out, nil
 }
 
+// chooseSnapshot is the newest snapshot that is whole; nil when the shard has none and
+// the journal reaches back to its beginning.
 func (l *Local) chooseSnapshot(ctx context.Context, s engine.ShardID) (*snapshotRef, error) {
 	dir := filepath.Join(l.cfg.Dir, snapshotDir)
 	var last error

@@ -28,8 +28,8 @@ type replay struct {
 	watch   *progress
 
 	recovery      Recovery
-	sinceSnapshot int64 // bytes of frames that no snapshot covers
-	ctx           context.Context
+	sinceSnapshot int64           // bytes of frames that no snapshot covers
+	ctx           context.Context //nolint:containedctx // of run; the scanner's callbacks take none
 }
 
 // shardReplay is the replay of one shard. end, batch and the check of order are

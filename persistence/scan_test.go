@@ -236,7 +236,7 @@ func TestScanRefusesMisplacedFrames(t *testing.T) {
 	s := newSample(0)
 	at := s.starts[lastSegment]
 	data := s.segments[lastSegment]
-	cat := func(pieces ...[]byte) []byte { return slices.Concat(pieces...) }
+	cat := slices.Concat[[]byte]
 	for what, bad := range map[string][]byte{
 		"last frame twice":      cat(data, data[at[3]:]),
 		"first frame twice":     cat(data[:at[1]], data),

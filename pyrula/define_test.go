@@ -99,7 +99,7 @@ func TestP57ParamsMustBeAnObject(t *testing.T) {
 func TestP57WorkerSettings(t *testing.T) {
 	good := pyrula.Define("x", charge)
 	inWorld(t, func(t *testing.T, w *world) {
-		for name, make := range map[string]func() (*pyrula.Worker, error){
+		for name, construct := range map[string]func() (*pyrula.Worker, error){
 			"no workflow":  func() (*pyrula.Worker, error) { return w.client.NewWorker(pyrula.WorkerConfig{}) },
 			"a name twice": func() (*pyrula.Worker, error) { return w.client.NewWorker(pyrula.WorkerConfig{}, good, good) },
 			"concurrency":  func() (*pyrula.Worker, error) { return w.client.NewWorker(pyrula.WorkerConfig{Concurrency: -1}, good) },
@@ -108,7 +108,7 @@ func TestP57WorkerSettings(t *testing.T) {
 			},
 			"a worker's name": func() (*pyrula.Worker, error) { return w.client.NewWorker(pyrula.WorkerConfig{Name: "a\nb"}, good) },
 		} {
-			if _, err := make(); !errors.Is(err, pyrula.ErrConfiguration) {
+			if _, err := construct(); !errors.Is(err, pyrula.ErrConfiguration) {
 				t.Errorf("%s: %v, want a configuration error", name, err)
 			}
 		}

@@ -115,6 +115,7 @@ func objectLike(t reflect.Type) bool {
 		return objectLike(t.Elem())
 	case reflect.Struct, reflect.Map, reflect.Interface:
 		return true
+	default:
+		return false
 	}
-	return false
 }

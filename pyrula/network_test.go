@@ -63,7 +63,7 @@ func (w *network) RoundTrip(r *http.Request) (*http.Response, error) {
 		<-r.Context().Done()
 		return nil, r.Context().Err()
 	case f.problem != nil:
-		return refuse(f), nil
+		return refuse(f), nil //nolint:nilerr // a refusal is an answer
 	}
 	in := r.Clone(r.Context())
 	in.Body = io.NopCloser(bytes.NewReader(c.body))

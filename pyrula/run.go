@@ -24,7 +24,7 @@ type Run struct {
 	Fence uint64
 	Log   *slog.Logger // the worker's logger with the run's id, workflow, key and attempt
 
-	ctx context.Context // a Run is a context, so it has one
+	ctx context.Context //nolint:containedctx // a Run is a context, so it has one
 }
 
 var _ context.Context = (*Run)(nil)

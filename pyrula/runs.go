@@ -76,8 +76,9 @@ func resultOf(runID string, done *wire.Result) (json.RawMessage, error) {
 		return nil, fmt.Errorf("run %s: %w", runID, ErrRunCancelled)
 	case flow.StatusTerminated:
 		return nil, fmt.Errorf("run %s: %w", runID, ErrRunTerminated)
+	default: // no end that this client knows
+		return nil, fmt.Errorf("run %s: %w: it ended %q", runID, ErrBadAnswer, done.Status)
 	}
-	return nil, fmt.Errorf("run %s: %w: it ended %q", runID, ErrBadAnswer, done.Status)
 }
 
 func ended(status string) bool {

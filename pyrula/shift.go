@@ -26,7 +26,7 @@ type shift struct {
 	slots *slots
 
 	// base outlives the worker's context: bodies and reports go on while it drains.
-	base     context.Context
+	base     context.Context //nolint:containedctx // a shift's life is one call
 	stop     context.CancelFunc
 	claiming atomic.Pointer[[]wire.ClaimWorkflow] // what claims announce; never changed in place
 	patience time.Duration
@@ -60,14 +60,14 @@ func (s *shift) declare(ctx context.Context) error {
 			return nil
 		}
 		if ctx.Err() != nil {
-			return nil // a worker that is stopped before it could begin has drained
+			return nil //nolint:nilerr // a worker that is stopped before it could begin has drained
 		}
 		if !retryable(err) {
 			return err
 		}
 		s.log.warn("declare the workflows again", err)
 		if pause(ctx, max(backoff(n, backoffMax), retryAfter(err))) != nil {
-			return nil
+			return nil //nolint:nilerr // the same
 		}
 	}
 }

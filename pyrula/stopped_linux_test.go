@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -69,6 +70,7 @@ func (s *stopper) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 			s.t.Error(err)
 		}
 		for !isStopped(s.t, p.Pid) {
+			runtime.Gosched()
 		}
 		// The answer leaves when this handler returns; the process is woken after that.
 		time.AfterFunc(1500*time.Millisecond, func() {

@@ -132,7 +132,7 @@ func (c *Client) SubmitBatch(ctx context.Context, runs []Submission) ([]BatchRes
 		}
 		open = rest
 	}
-	return results, nil
+	return results, nil //nolint:nilerr // each entry has its own error
 }
 
 // submitOpen sends the entries that have no final result and returns those that

@@ -42,6 +42,7 @@ func (r *Run) Apply(rec *flow.Record) {
 		r.terminate(rec)
 	case flow.RecHoldFreed:
 		r.leave(rec)
+	default: // a key's own facts: no state takes one, so mustFollow has panicked
 	}
 	r.note(rec)
 }
@@ -155,8 +156,9 @@ func from(k flow.RecordKind) statuses {
 		return set(flow.StatusExecuting, flow.StatusTerminated)
 	case flow.RecHoldFreed:
 		return set(flow.StatusTerminated)
+	default: // a key's own facts find no run
+		return 0
 	}
-	return 0
 }
 
 // mustFollow panics unless rec may follow from the run's state.

@@ -151,6 +151,7 @@ func endsRun(k flow.RecordKind) bool {
 	switch k {
 	case flow.RecCompleted, flow.RecFailed, flow.RecCancelled, flow.RecTerminated:
 		return true
+	default:
+		return false
 	}
-	return false
 }

@@ -193,7 +193,7 @@ func TestSnapshotClaimsAllocateLittle(t *testing.T) {
 		if !errors.Is(err, ErrSnapshot) {
 			t.Errorf("claim %x at %d: error %v", c.claim, c.at, err)
 		}
-		if got := after.TotalAlloc - before.TotalAlloc; got > 4*(64 << 10) {
+		if got := after.TotalAlloc - before.TotalAlloc; got > 4*(64<<10) {
 			t.Errorf("claim %x at %d allocates %d bytes", c.claim, c.at, got)
 		}
 	}

@@ -99,6 +99,7 @@ func endingOf(rec *flow.Record) (ending, bool) {
 				k = known
 			}
 		}
+	default: // no request of a holder stands behind it
 	}
 	return ending{kind: k, fence: rec.Fence}, k != 0
 }

@@ -44,6 +44,7 @@ func (r *Run) note(rec *flow.Record) {
 		e.until = rec.Until
 	case flow.RecCancelAsked, flow.RecCancelled, flow.RecTerminated:
 		e.a = rec.Reason
+	default: // the kind and the time say all
 	}
 	r.past.journal.add(e)
 }
@@ -121,6 +122,7 @@ func eventType(k flow.RecordKind) string {
 		return flow.EventTerminated
 	case flow.RecHoldFreed:
 		return flow.EventReleased
+	default:
+		return ""
 	}
-	return ""
 }

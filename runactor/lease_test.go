@@ -1,7 +1,7 @@
 package runactor
 
 import (
-	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/pyrula/pyrula-node/flow"
@@ -19,7 +19,7 @@ func started(t failer) *world {
 
 func wantKinds(t *testing.T, w *world, kinds ...flow.RecordKind) {
 	t.Helper()
-	if fmt.Sprint(w.kinds()) != fmt.Sprint(kinds) || w.out.Err != nil {
+	if !slices.Equal(w.kinds(), kinds) || w.out.Err != nil {
 		t.Fatalf("decided %v (error %v), want %v", w.kinds(), w.out.Err, kinds)
 	}
 }

@@ -2,6 +2,7 @@ package transport_test
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/pyrula/pyrula-node/flow"
@@ -68,8 +69,8 @@ func (n *fakeNode) List(_ context.Context, q wire.ListQuery) (wire.RunList, erro
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	var l wire.RunList
-	for i := len(n.order) - 1; i >= 0; i-- {
-		r := n.runs[n.order[i]]
+	for _, id := range slices.Backward(n.order) {
+		r := n.runs[id]
 		if (q.Workflow == "" || q.Workflow == r.Workflow) && (q.Status == "" || q.Status == r.Status) {
 			l.Runs = append(l.Runs, r.Run)
 		}

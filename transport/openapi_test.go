@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -183,13 +184,17 @@ func fits(typ reflect.Type, s schema) bool {
 // No struct of flow/wire is forgotten, and no schema is left over.
 func TestShapesAreAllThereAre(t *testing.T) {
 	var declared, known []string
-	packages, err := parser.ParseDir(token.NewFileSet(), "../flow/wire", nil, 0)
+	names, err := filepath.Glob("../flow/wire/*.go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, file := range packages["wire"].Files {
+	for _, name := range names {
 		if strings.HasSuffix(name, "_test.go") {
 			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+		if err != nil {
+			t.Fatal(err)
 		}
 		ast.Inspect(file, func(n ast.Node) bool {
 			if spec, ok := n.(*ast.TypeSpec); ok && spec.Name.IsExported() {

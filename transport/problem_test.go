@@ -107,7 +107,7 @@ func TestEverySentinelHasARow(t *testing.T) {
 	}
 	for _, err := range sentinels {
 		p := ProblemOf(fmt.Errorf("shard 3: %w", err))
-		if p.Code == wire.CodeInternal || Sentinel(p.Code) != err || !strings.Contains(p.Detail, err.Error()) {
+		if p.Code == wire.CodeInternal || Sentinel(p.Code) != err || !strings.Contains(p.Detail, err.Error()) { //nolint:errorlint // the very value comes back
 			t.Errorf("%v becomes %+v, whose sentinel is %v", err, p, Sentinel(p.Code))
 		}
 	}

@@ -31,7 +31,7 @@ func TestP81Successor(t *testing.T) {
 	a := newAPI(t)
 	id, successor := a.submit("w"), a.submit("w")
 	a.node.held(t, id).Run = a.node.held(t, successor).Run
-	a.node.held(t, id).Run.RequestedRunID = id
+	a.node.held(t, id).RequestedRunID = id
 	var run wire.Run
 	a.send("GET", "/v1/runs/"+id, "").ok(200, &run)
 	var result wire.Result

@@ -173,7 +173,7 @@ func readBounded(path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
+	defer f.Close() //nolint:errcheck // it was only read
 	raw, err := io.ReadAll(io.LimitReader(f, maxConfigBytes+1))
 	switch {
 	case err != nil:

@@ -31,8 +31,8 @@ func (r *Reader) Failed() bool { return r.err != nil }
 // Reset forgets the error, for a new body on the same decoder.
 func (r *Reader) Reset() { r.err = nil }
 
-// Fail refuses what was read, unless something was refused before.
-func (r *Reader) Fail(format string, args ...any) {
+// Failf refuses what was read, unless something was refused before.
+func (r *Reader) Failf(format string, args ...any) {
 	if r.err == nil {
 		r.err = fmt.Errorf(format, args...)
 	}
@@ -40,7 +40,7 @@ func (r *Reader) Fail(format string, args ...any) {
 
 func (r *Reader) keep(err error) bool {
 	if err != nil {
-		r.Fail("%w", err)
+		r.Failf("%w", err)
 	}
 	return r.err == nil
 }
@@ -49,7 +49,7 @@ func (r *Reader) keep(err error) bool {
 func (r *Reader) Array(low, high int) int {
 	n, ok := r.Optional(low, high)
 	if !ok {
-		r.Fail("nothing where an array of %d to %d parts is legal", low, high)
+		r.Failf("nothing where an array of %d to %d parts is legal", low, high)
 		return 0
 	}
 	return n
@@ -68,7 +68,7 @@ func (r *Reader) Optional(low, high int) (n int, ok bool) {
 		return 0, false
 	}
 	if n < low || n > high || (r.room != nil && n > r.room()) {
-		r.Fail("an array of %d parts where %d to %d are legal", n, low, high)
+		r.Failf("an array of %d parts where %d to %d are legal", n, low, high)
 		return 0, true
 	}
 	return n, true
@@ -88,7 +88,7 @@ func (r *Reader) Number() int64 {
 func (r *Reader) Between(low, high int64) int64 {
 	v := r.Number()
 	if r.err == nil && (v < low || v > high) {
-		r.Fail("%d where %d to %d is legal", v, low, high)
+		r.Failf("%d where %d to %d is legal", v, low, high)
 	}
 	if r.err != nil {
 		return low
@@ -112,7 +112,7 @@ func (r *Reader) Text(limit int) string { return string(r.Bytes(nil, limit)) }
 // Exactly fills b with bytes of just its length.
 func (r *Reader) Exactly(b []byte) {
 	if n := len(r.Bytes(b[:0], len(b))); r.err == nil && n != len(b) {
-		r.Fail("%d bytes where %d are legal", n, len(b))
+		r.Failf("%d bytes where %d are legal", n, len(b))
 	}
 }
 
@@ -130,7 +130,7 @@ func (r *Reader) Bytes(buf []byte, limit int) []byte {
 		limit = min(limit, r.room())
 	}
 	if n < 0 || n > limit {
-		r.Fail("%d bytes are announced where at most %d may come", n, limit)
+		r.Failf("%d bytes are announced where at most %d may come", n, limit)
 		return nil
 	}
 	if r.room != nil && cap(buf) < n {

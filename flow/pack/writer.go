@@ -37,7 +37,7 @@ func (w *Writer) Number(v int64) {
 }
 
 // Flag writes a yes or no.
-func (w *Writer) Flag(yes bool) { //nolint:revive // the value itself, not a mode
+func (w *Writer) Flag(yes bool) {
 	if w.err == nil {
 		w.err = w.enc.EncodeBool(yes)
 	}

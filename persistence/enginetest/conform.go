@@ -33,10 +33,10 @@ type Stand struct {
 // conformWait bounds each wait of the suite; it only ends a run that hangs.
 const conformWait = 30 * time.Second
 
-// Conform runs the suite against engines that make gives. Each call of make
+// Conform runs the suite against engines that fresh gives. Each call of fresh
 // returns a fresh engine, with nothing in its log and at least two shards, that
 // isn't started. The log takes at least four entries in flight.
-func Conform(t *testing.T, make func(t *testing.T) *Stand) {
+func Conform(t *testing.T, fresh func(t *testing.T) *Stand) {
 	for _, c := range []struct {
 		name string
 		run  func(*stage)
@@ -55,7 +55,7 @@ func Conform(t *testing.T, make func(t *testing.T) *Stand) {
 		t.Run(c.name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), conformWait)
 			defer cancel()
-			st := &stage{t: t, ctx: ctx, stand: make(t)}
+			st := &stage{t: t, ctx: ctx, stand: fresh(t)}
 			c.run(st)
 		})
 	}

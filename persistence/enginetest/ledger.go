@@ -73,7 +73,7 @@ func (l *Ledger) appendAs(ep engine.Epoch, wall int64, body string) (int, error)
 		return 0, err
 	}
 	if want := engine.Seq(len(l.lines) - l.base + 1); seq != want {
-		l.breach("append gave seq %d, want %d", seq, want)
+		l.breachf("append gave seq %d, want %d", seq, want)
 	}
 	l.lines = append(l.lines, Line{Pos: engine.Pos(len(l.lines) + 1), Wall: wall, Body: body})
 	return len(l.lines), nil
@@ -115,7 +115,7 @@ func (l *Ledger) Broken() []string {
 	return out
 }
 
-func (l *Ledger) breach(format string, args ...any) {
+func (l *Ledger) breachf(format string, args ...any) {
 	l.broken = append(l.broken, fmt.Sprintf(format, args...))
 }
 
@@ -124,7 +124,7 @@ func (l *Ledger) enter() func() {
 	l.mu.Lock()
 	l.inside++
 	if l.inside > 1 {
-		l.breach("two methods of the machine run at once")
+		l.breachf("two methods of the machine run at once")
 	}
 	l.mu.Unlock()
 	return func() {
@@ -144,10 +144,10 @@ func (l *Ledger) Restore(r io.Reader, at engine.Pos) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.lines) != 0 {
-		l.breach("restore over %d lines", len(l.lines))
+		l.breachf("restore over %d lines", len(l.lines))
 	}
 	if engine.Pos(len(lines)) != at {
-		l.breach("restore at %d has %d lines", at, len(lines))
+		l.breachf("restore at %d has %d lines", at, len(lines))
 	}
 	l.lines, l.acked = lines, len(lines)
 	l.restores++
@@ -160,10 +160,10 @@ func (l *Ledger) Apply(e engine.Entry) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.epoch != 0 {
-		l.breach("apply while owner")
+		l.breachf("apply while owner")
 	}
 	if want := engine.Pos(len(l.lines) + 1); e.Pos != want {
-		l.breach("apply at position %d, want %d", e.Pos, want)
+		l.breachf("apply at position %d, want %d", e.Pos, want)
 	}
 	l.lines = append(l.lines, Line{Pos: e.Pos, Wall: e.Wall, Body: string(e.Body)})
 	l.acked = len(l.lines)
@@ -176,17 +176,17 @@ func (l *Ledger) Promote(ep engine.Epoch, at engine.Pos, wall int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if ep <= l.highest {
-		l.breach("promote with epoch %d after %d", ep, l.highest)
+		l.breachf("promote with epoch %d after %d", ep, l.highest)
 	}
 	if at != engine.Pos(len(l.lines)) {
-		l.breach("promote at %d with %d lines", at, len(l.lines))
+		l.breachf("promote at %d with %d lines", at, len(l.lines))
 	}
 	var last int64
 	if n := len(l.lines); n > 0 {
 		last = l.lines[n-1].Wall
 	}
 	if wall != last {
-		l.breach("promote with wall %d, the last entry has %d", wall, last)
+		l.breachf("promote with wall %d, the last entry has %d", wall, last)
 	}
 	if l.highest == 0 {
 		close(l.promoted)
@@ -201,11 +201,11 @@ func (l *Ledger) Committed(ep engine.Epoch, upto engine.Seq) {
 	defer l.mu.Unlock()
 	switch n := l.base + int(upto); {
 	case ep != l.epoch:
-		l.breach("committed for epoch %d, the present one is %d", ep, l.epoch)
+		l.breachf("committed for epoch %d, the present one is %d", ep, l.epoch)
 	case n > len(l.lines):
-		l.breach("committed up to line %d of %d", n, len(l.lines))
+		l.breachf("committed up to line %d of %d", n, len(l.lines))
 	case n <= l.acked:
-		l.breach("committed up to line %d, told before up to %d", n, l.acked)
+		l.breachf("committed up to line %d, told before up to %d", n, l.acked)
 	default:
 		l.acked = n
 	}
@@ -217,7 +217,7 @@ func (l *Ledger) Demote(ep engine.Epoch, reason error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if ep != l.epoch || reason == nil {
-		l.breach("demote of epoch %d (%v), the present one is %d", ep, reason, l.epoch)
+		l.breachf("demote of epoch %d (%v), the present one is %d", ep, reason, l.epoch)
 	}
 	l.epoch, l.lines, l.acked, l.base, l.restores = 0, nil, 0, 0, 0
 	l.demotes++
@@ -252,7 +252,7 @@ func (s *ledgerSnapshot) Boundary() (engine.Epoch, engine.Seq) { return s.epoch,
 func (s *ledgerSnapshot) WriteTo(w io.Writer) (int64, error) {
 	if s.written || s.released {
 		s.ledger.mu.Lock()
-		s.ledger.breach("snapshot written twice or after its release")
+		s.ledger.breachf("snapshot written twice or after its release")
 		s.ledger.mu.Unlock()
 	}
 	s.written = true
@@ -263,7 +263,7 @@ func (s *ledgerSnapshot) Release() {
 	s.ledger.mu.Lock()
 	defer s.ledger.mu.Unlock()
 	if s.released {
-		s.ledger.breach("snapshot released twice")
+		s.ledger.breachf("snapshot released twice")
 		return
 	}
 	s.released = true
