@@ -281,6 +281,9 @@ func (l *Local) Add(context.Context, engine.Member) error { return engine.ErrSin
 // Remove answers ErrSingleNode.
 func (l *Local) Remove(context.Context, engine.NodeID) error { return engine.ErrSingleNode }
 
+// closeTimeout bounds what a Close does beside its snapshots.
+const closeTimeout = 10 * time.Second
+
 // Close takes no more appends, makes the last ones durable, takes snapshots if the
 // configuration says so, and gives the directory back. It may be called in every
 // state, but not while Start runs; a second call does nothing. Its error is the
@@ -298,13 +301,15 @@ func (l *Local) Close(ctx context.Context) error {
 	for _, sh := range l.shards {
 		sh.shut()
 	}
+	// ctx bounds the snapshots, which can be large. The rest is quick unless the disk
+	// hangs, and is done in any case: else the lock would outlive its use.
 	var err error
 	if before == serving {
 		stop()
 		select {
 		case <-l.idle:
-		case <-ctx.Done():
-			return fmt.Errorf("wait for a snapshot: %w", ctx.Err())
+		case <-time.After(closeTimeout):
+			return fmt.Errorf("a snapshot under way does not end within %s", closeTimeout)
 		}
 		if l.cfg.OnClose == CloseWithSnapshots && l.journal.err() == nil {
 			err = l.snapshotChanged(ctx)
@@ -314,10 +319,12 @@ func (l *Local) Close(ctx context.Context) error {
 		// This life has written nothing that counts.
 		return errors.Join(err, l.lock.Close())
 	}
-	if cerr := l.closeJournal(ctx); cerr != nil {
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
+	if cerr := l.closeJournal(last); cerr != nil {
 		err = errors.Join(err, cerr)
-		if ctx.Err() != nil {
-			return err
+		if last.Err() != nil {
+			return err // a write still hangs: nobody else may open the directory
 		}
 	}
 	return errors.Join(err, l.lock.Close())
