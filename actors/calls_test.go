@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/pyrula/pyrula-node/actors"
@@ -413,4 +414,79 @@ func breakSlots(w *world, id flow.RunID, fence uint64) {
 	if err := actors.FreeBehindItsBack(w.Context(), w.Node, id, fence); err != nil {
 		w.Fatal(err)
 	}
+}
+
+// quote is a text as JSON.
+func quote(s string) string {
+	b, err := json.Marshal(s)
+	if err != nil {
+		panic(err)
+	}
+	return string(b)
+}
+
+// journal reads a run's own journal and doesn't wait.
+func (w *world) journal(id flow.RunID) *call[wire.Events] {
+	return begin(func() (wire.Events, error) { return w.Events(w.life, id) })
+}
+
+// tokens are the instants, by shard time, at which the tokens of admitted runs were
+// taken, by the Rate's key and in order: what a Rate promises is counted by them (R3).
+func (w *world) tokens() map[flow.KeyID][]time.Duration {
+	w.Helper()
+	type token struct {
+		key flow.KeyID
+		at  flow.Instant
+	}
+	given, homes, admitted := map[flow.RunID]token{}, map[flow.RunID]flow.KeyID{}, map[flow.RunID]bool{}
+	for s := range engine.ShardID(w.shards) {
+		all, _ := w.entries(s)
+		for i := range all {
+			for j := range all[i].records {
+				r := &all[i].records[j]
+				at := flow.Instant(all[i].Wall)
+				switch taken := r.Kind == flow.RecAdmitted && r.Flags.Has(flow.FlagToken); {
+				case r.Kind == flow.RecSubmitted:
+					homes[r.Run] = r.Stamp.Home(r.Workflow)
+				case r.Kind == flow.RecTokenGiven:
+					given[r.Run] = token{r.Key, at}
+				case taken && r.After != 0:
+					given[r.Run], admitted[r.Run] = token{homes[r.Run], at}, true
+				case taken:
+					admitted[r.Run] = true
+				}
+			}
+		}
+	}
+	out := map[flow.KeyID][]time.Duration{}
+	for run := range admitted {
+		t := given[run]
+		out[t.key] = append(out[t.key], time.Duration(t.at))
+	}
+	for _, at := range out {
+		slices.Sort(at)
+	}
+	return out
+}
+
+// starts are the tokens of the world's one Rate key.
+func (w *world) starts() []time.Duration {
+	w.Helper()
+	for _, at := range w.tokens() {
+		return at
+	}
+	return nil
+}
+
+func shardID(s int) engine.ShardID { return engine.ShardID(s) }
+
+// countAll is the number of records of a kind in all logs.
+func (w *world) countAll(k flow.RecordKind) int {
+	w.Helper()
+	n := 0
+	for s := range engine.ShardID(w.shards) {
+		all, _ := w.entries(s)
+		n += countKind(all, k)
+	}
+	return n
 }

@@ -55,3 +55,31 @@ func TestCloseEndsTheClaimsThatWait(t *testing.T) {
 		}
 	})
 }
+
+// TestWithdrawnClaimHandsItsGrantBack fails when a run that was granted to a claim whose
+// asker had gone waits for its lease's end, loses its place or uses an attempt.
+func TestWithdrawnClaimHandsItsGrantBack(t *testing.T) {
+	setup{manual: true}.play(t, func(w *world) {
+		w.declare("sync", one)
+		ids := w.submitAll(2, "sync", `{"k":"a"}`)
+		ctx, cancel := context.WithCancel(w.Context())
+		claim := begin(func() (wire.Claimed, error) {
+			return w.Claim(ctx, wire.Claim{Worker: "w2", Credit: 1, WaitMS: 60_000, Workflows: serves("sync")})
+		})
+		w.settle() // admitted, and not durable
+		cancel()
+		w.settle()
+		at := w.now()
+		w.commit()
+		if !claim.over() || !errors.Is(claim.err, context.Canceled) {
+			w.Errorf("the withdrawn claim: over %t, %v", claim.over(), claim.err)
+		}
+		w.used("sync", "a", 0)
+		if g := w.claimRun("sync", "1", ids[0]); w.now() != at || g.Attempt != 1 {
+			w.Errorf("granted again after %s as attempt %d", w.now()-at, g.Attempt)
+		}
+		if lent := lentUnits(w); lent != 0 {
+			w.Errorf("%d units are still lent", lent)
+		}
+	})
+}

@@ -183,7 +183,7 @@ func (s *shard) lookAgain(slot *keySlot) {
 // settleDirty looks at every key that the turn touched: what others wait for from
 // it, whether it has work, when it next wants to be called, whether it may go.
 func (s *shard) settleDirty() {
-	for i := 0; i < len(s.dirty); i++ { // ticking may touch further keys
+	for i := 0; i < len(s.dirty); i++ { //nolint:intrange // ticking may touch further keys
 		slot := s.dirty[i]
 		s.tickKey(slot)
 		s.deliverLocals()

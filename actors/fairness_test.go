@@ -144,7 +144,7 @@ func TestS32TwoWorkersInOneInstant(t *testing.T) {
 // credit for, a run twice, or none when there is one; over random traffic of claims
 // that wait, don't wait and are withdrawn.
 func TestR11ClaimNeverGetsMoreThanItsCredit(t *testing.T) {
-	for number := range uint64(20) {
+	for number := range uint64(trafficTrials) {
 		setup{shards: 4}.play(t, func(w *world) {
 			rng := rand.New(rand.NewPCG(number, 1))
 			w.declare("sync", `{"version":"1","limit":{"key":"k","max":3}}`)

@@ -251,7 +251,7 @@ func TestLaw3BrokenInvariantEndsTheProcess(t *testing.T) {
 		if len(died) != 1 {
 			w.Fatalf("the process ended %d times", len(died))
 		}
-		for _, want := range []string{a.String(), fmt.Sprint("shard ", w.shardOf("sync", "acme")), "epoch 1", "entry "} {
+		for _, want := range []string{a.String(), fmt.Sprint("shard ", w.shardOf("sync", "acme")), "epoch 1", "entry ", `sync key "acme"`} {
 			if !strings.Contains(died[0].Error(), want) {
 				w.Errorf("the last words don't name %q: %v", want, died[0])
 			}
@@ -285,5 +285,26 @@ func TestLaw3S16FailedWriteEndsTheProcess(t *testing.T) {
 		w.is(ids[0], "executing")
 		w.complete(g)
 		w.claimRun("sync", "1", ids[1])
+	})
+}
+
+// TestLaw1WatcherWaitsForTheEnd fails when a reader that waits for a run's end is told
+// of one that may yet be lost.
+func TestLaw1WatcherWaitsForTheEnd(t *testing.T) {
+	setup{manual: true}.play(t, func(w *world) {
+		w.declare("sync", one)
+		a := w.submit("sync", `{"k":"a"}`)
+		g := w.claimRun("sync", "1", a)
+		watch := w.waitingFor(a, time.Hour)
+		w.settle()
+		end := w.completing(g)
+		w.pass20ms()
+		if watch.over() || end.over() {
+			w.Fatal("told before the end was durable")
+		}
+		w.commit()
+		if !watch.over() || watch.value.Status != "completed" {
+			w.Errorf("after the commit: over %t, %q", watch.over(), watch.value.Status)
+		}
 	})
 }

@@ -127,12 +127,12 @@ func eventsOf(run *runactor.Run) []wire.Event {
 			Seq: e.Seq, Type: e.Type, At: e.At.Millis(), Attempt: e.Attempt, Fence: e.Fence,
 			Worker: e.Worker, Reason: e.Reason, Until: e.Until.Millis(),
 		}
-		switch {
-		case e.Type == flow.EventInit:
+		switch e.Type {
+		case flow.EventInit:
 			stamp := run.Stamp()
 			gates := wire.GatesOf(stamp)
 			w.Gates, w.Unknown, w.Version = &gates, &stamp.Unknown, &stamp.Version
-		case e.Type == flow.EventClaimed:
+		case flow.EventClaimed:
 			w.Version = &e.Version
 		}
 		if e.ErrType != "" || e.ErrText != "" {

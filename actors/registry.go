@@ -86,9 +86,9 @@ func (d *definitions) decide(def *flow.Definition, now flow.Instant) (stands *fl
 
 // lastOf is the version's last declaration, or nil.
 func lastOf(list []*flow.Definition, version string) *flow.Definition {
-	for i := len(list) - 1; i >= 0; i-- {
-		if list[i].Version == version {
-			return list[i]
+	for _, d := range slices.Backward(list) {
+		if d.Version == version {
+			return d
 		}
 	}
 	return nil

@@ -84,7 +84,7 @@ func (s setup) make(t *testing.T) *world {
 // open opens a node over the world's engine and starts it, without waiting.
 func (w *world) open() {
 	w.Helper()
-	w.spy = &spy{Engine: w.mem, machines: make([]engine.Machine, w.shards)}
+	w.spy = &spy{Engine: w.mem, machines: make([]engine.Machine, w.shards), logs: make([]engine.Log, w.shards)}
 	n, err := actors.Open(actors.Config{Engine: w.spy, Clock: w.clock, Fatal: w.fatal, Refuse: w.refuse})
 	if err != nil {
 		w.Fatal(err)
@@ -100,9 +100,17 @@ func (w *world) open() {
 func (w *world) start() {
 	w.Helper()
 	w.open()
+	w.serves()
+}
+
+// serves commits what the start of a node needs, and waits until it serves.
+func (w *world) serves() {
+	w.Helper()
 	w.commit()
-	if err := w.WaitReady(w.Context()); err != nil {
-		w.Fatal(err)
+	ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
+	defer cancel()
+	if err := w.WaitReady(ctx); err != nil {
+		w.Fatalf("%v; last words: %v", err, w.died())
 	}
 }
 
@@ -127,6 +135,9 @@ func (w *world) died() []error {
 // end closes the world and fails for last words that no test has asked for.
 func (w *world) end() {
 	w.Helper()
+	if w.closed {
+		return
+	}
 	w.commit()
 	fatals := w.died()
 	for _, err := range fatals {
@@ -165,7 +176,9 @@ func (w *world) drop() {
 		return
 	}
 	w.kill()
-	w.Quiesce()
+	if err := w.Quiesce(); err != nil {
+		w.Log(err)
+	}
 	w.mem.Fail(errGivenUp)
 	if err := w.Close(); err != nil {
 		w.Log(err)
@@ -194,7 +207,9 @@ func (w *world) crash(keep int) {
 // fall plays kill -9 and leaves it at that.
 func (w *world) fall(keep int) {
 	w.Helper()
-	w.Quiesce()
+	if err := w.Quiesce(); err != nil && !w.dead {
+		w.Error(err)
+	}
 	left := w.mem.Crash(keep)
 	w.kill()
 	if err := w.Close(); err != nil && !w.dead {
@@ -207,10 +222,7 @@ func (w *world) fall(keep int) {
 func (w *world) restart() {
 	w.Helper()
 	w.crash(0)
-	w.commit()
-	if err := w.WaitReady(w.Context()); err != nil {
-		w.Fatal(err)
-	}
+	w.serves()
 }
 
 // settle waits until nobody has anything to do now.
@@ -239,12 +251,14 @@ func (w *world) now() time.Duration { return time.Duration(w.clock.Mono()) }
 type spy struct {
 	engine.Engine
 	machines []engine.Machine
+	logs     []engine.Log
 }
 
 // Open implements engine.Engine.
 func (s *spy) Open(id engine.ShardID, m engine.Machine) (engine.Log, error) {
-	s.machines[id] = m
-	return s.Engine.Open(id, m)
+	log, err := s.Engine.Open(id, m)
+	s.machines[id], s.logs[id] = m, log
+	return log, err
 }
 
 // shiftedClock is the bubble's clock with a wall that can be stepped.
