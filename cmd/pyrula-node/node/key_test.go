@@ -146,7 +146,7 @@ func TestP3NeverMoreThanMax(t *testing.T) {
 			s.submit(name, `{"k":"a"}`)
 		}
 		var held []grant
-		for done := 0; done < 12; done++ {
+		for done := range 12 {
 			held = append(held, s.claim(claim{names: []string{name}, credit: 100})...)
 			want := min(limit, 12-done)
 			if len(held) != want || s.key(name, "a").at("used").Int() != int64(want) {

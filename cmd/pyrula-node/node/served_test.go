@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -77,10 +78,13 @@ func startIn(dir string) (*node.Node, error) {
 	})
 }
 
+// document compiles the document once for all tests; it is never changed.
+var document = sync.OnceValues(apitest.New)
+
 // checked is a client that reports each exchange that isn't in the document.
 func checked(t *testing.T, pool *http.Transport) *http.Client {
 	t.Helper()
-	checker, err := apitest.New()
+	checker, err := document()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,6 +108,12 @@ func (s *served) close() {
 func (s *served) reopen() {
 	s.t.Helper()
 	s.close()
+	s.start()
+}
+
+// start starts a node on the directory of one that was closed.
+func (s *served) start() {
+	s.t.Helper()
 	n, err := startIn(s.dir)
 	if err != nil {
 		s.t.Fatalf("start a node again: %v", err)
@@ -124,7 +134,11 @@ func (s *served) request(ctx context.Context, r asked) (answer, error) {
 	if r.key != "" {
 		req.Header.Set("Idempotency-Key", r.key)
 	}
-	resp, err := s.client.Do(req)
+	client := s.client
+	if r.huge {
+		client = &http.Client{Transport: s.pool, Timeout: patience}
+	}
+	resp, err := client.Do(req)
 	if err != nil {
 		return answer{}, err
 	}
@@ -133,8 +147,13 @@ func (s *served) request(ctx context.Context, r asked) (answer, error) {
 	return answer{resp.StatusCode, resp.Header, string(text)}, err
 }
 
-// asked is a request: path is percent-encoded, key goes into Idempotency-Key.
-type asked struct{ method, path, body, mediaType, key string }
+// asked is a request: path is percent-encoded, key goes into Idempotency-Key. What
+// is huge isn't held against the document, which takes longer than all the rest.
+type asked struct {
+	method, path, body, mediaType, key string
+
+	huge bool
+}
 
 func (s *served) do(r asked) answer {
 	s.t.Helper()
