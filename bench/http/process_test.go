@@ -1,0 +1,100 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// scripted is a program that does what a shell script says.
+func scripted(t *testing.T, script string) program {
+	t.Helper()
+	t.Setenv("TMPDIR", t.TempDir())
+	p := program{binary: filepath.Join(t.TempDir(), "server")}
+	if err := os.WriteFile(p.binary, []byte("#!/bin/sh\n"+script+"\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// leftBehind lists what the temporary directory still holds.
+func leftBehind(t *testing.T) []os.DirEntry {
+	t.Helper()
+	left, err := os.ReadDir(os.Getenv("TMPDIR"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return left
+}
+
+// Fails when a server that doesn't become ready is waited for, or leaves its directory
+// behind.
+func TestLaunchOfAProgramThatIsNoServer(t *testing.T) {
+	for name, script := range map[string]string{
+		"ends":    "exit 0",
+		"fails":   "exit 3",
+		"babbles": "echo hello >&2",
+		"address": `echo '{"level":"INFO","msg":"ready","url":"https://h"}' >&2; exec cat /dev/zero >/dev/null`,
+	} {
+		if s, err := scripted(t, script).launch("always"); err == nil {
+			t.Errorf("%s: started %+v", name, s)
+		}
+		if left := leftBehind(t); len(left) != 0 {
+			t.Errorf("%s: left behind %v", name, left)
+		}
+	}
+	if _, err := (program{binary: filepath.Join(t.TempDir(), "none")}).launch("always"); err == nil {
+		t.Error("a program that isn't there was started")
+	}
+}
+
+const readyLine = `echo '{"level":"INFO","msg":"ready","url":"http://127.0.0.1:5","pprof":"http://127.0.0.1:6"}' >&2`
+
+// Fails when a server that is ready isn't found, or doesn't end when it is told to.
+func TestLaunchAndStop(t *testing.T) {
+	s, err := scripted(t, readyLine+"; exec cat /dev/zero >/dev/null").launch("always")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.host != "127.0.0.1:5" || s.pprof != "http://127.0.0.1:6" {
+		t.Errorf("server is at %q, profiles at %q", s.host, s.pprof)
+	}
+	if err := s.stop(); err != nil {
+		t.Errorf("stop: %v", err)
+	}
+	if left := leftBehind(t); len(left) != 0 {
+		t.Errorf("left behind %v", left)
+	}
+}
+
+// Fails when a server that broke down during a measurement goes unnoticed.
+func TestStopOfAServerThatHasEnded(t *testing.T) {
+	s, err := scripted(t, readyLine+"; exit 1").launch("always")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.ended <- <-s.ended // it has ended for certain
+	if err := s.stop(); err == nil || !strings.Contains(err.Error(), "exit status 1") {
+		t.Errorf("error is %v", err)
+	}
+}
+
+// Fails when a warning of the server is swallowed, or information is passed on.
+func TestFollowPassesOnWarnings(t *testing.T) {
+	log := `{"level":"INFO","msg":"recovered"}
+{"level":"WARN","msg":"slow"}
+panic: at the disco
+{"level":"INFO","msg":"ready","url":"http://h:1"}
+`
+	var to bytes.Buffer
+	found := make(chan ready, 1)
+	follow(strings.NewReader(log), &to, found)
+	if want := "server: {\"level\":\"WARN\",\"msg\":\"slow\"}\nserver: panic: at the disco\n"; to.String() != want {
+		t.Errorf("passed on %q, want %q", to.String(), want)
+	}
+	if r := <-found; r.URL != "http://h:1" {
+		t.Errorf("ready is %+v", r)
+	}
+}
