@@ -186,7 +186,7 @@ func TestS27R4HoldWhoseRunIsGone(t *testing.T) {
 
 // TestD5KilledBetweenReservationAndToken fails when a crash between the set-aside slot
 // of a run that was passed over and its token loses the slot or exceeds max.
-func TestD5R4KilledBetweenReservationAndToken(t *testing.T) {
+func TestD5_6_R4KilledBetweenReservationAndToken(t *testing.T) {
 	setup{shards: 2, manual: true}.play(t, func(w *world) {
 		w.declare("pair", `{"version":"1","limit":{"key":"l","max":1},"rate":{"key":"r","per_second":1,"burst":1},"lease_seconds":600}`)
 		l, r := w.pairKeys(places[1])

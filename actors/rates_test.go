@@ -81,7 +81,7 @@ func within(w *world, at []time.Duration, perSecond, burst float64) {
 
 // TestP4P6ThousandSubmitsOnOneKey fails when starts exceed burst + rate x t in any
 // interval, or a run is lost, or stays after its token has come.
-func TestP4P6P55S36S52ThousandSubmitsOnOneKey(t *testing.T) {
+func TestD5_2_P4P6P55S36S52ThousandSubmitsOnOneKey(t *testing.T) {
 	for _, c := range []struct {
 		runs          int
 		rate, burst   float64
