@@ -8,10 +8,21 @@ import (
 
 // Ready says whether the node serves; it never waits.
 func (n *Node) Ready(context.Context) wire.Ready {
-	if err := n.takesNewWork(); err != nil {
-		return wire.Ready{Reason: err.Error()}
+	out := wire.Ready{Ready: true}
+	check := func(name string, err error) {
+		c := wire.ReadyCheck{Name: name, OK: err == nil}
+		if err != nil {
+			c.Reason = err.Error()
+			out.Ready = false
+			if out.Reason == "" {
+				out.Reason = c.Reason
+			}
+		}
+		out.Checks = append(out.Checks, c)
 	}
-	return wire.Ready{Ready: true}
+	check("shards", n.serving())
+	check("disk", n.cfg.Refuse())
+	return out
 }
 
 // Describe is what the shards know of the node; the caller adds what only it

@@ -77,6 +77,7 @@ type readyKey struct {
 type workflowView struct {
 	rotation []*readyKey
 	head     int
+	stale    int                  // keys in the rotation that were forgotten meanwhile
 	waiting  *list.List           // of *claim with credit to spare, oldest first
 	served   uint64               // the turn in which a unit was last lent to it
 	seen     map[string]flow.Span // worker -> when it was last heard of
@@ -162,7 +163,7 @@ func (d *dispatcher) heard(m *newsMsg) {
 		for _, k := range v.keys { //tidy:ordered every key is closed alike
 			k.open = 0
 		}
-		v.ready = true
+		d.setReady(v, true)
 	}
 	for i := range m.ready {
 		d.readied(v, m.shard, &m.ready[i])
@@ -171,7 +172,7 @@ func (d *dispatcher) heard(m *newsMsg) {
 		d.giveBack(v, number)
 	}
 	if gap && !m.whole {
-		v.ready = false
+		d.setReady(v, false)
 		d.node.shards[m.shard].box.tell(fetchMsg{})
 	}
 	if m.whole {
@@ -191,13 +192,14 @@ func (d *dispatcher) readied(v *shardView, s engine.ShardID, r *readiness) {
 	}
 	k.lent = max(k.lent-r.consumed, 0)
 	k.open = max(r.count-k.lent, 0)
+	f := d.flow(flowOf(r.key))
 	if k.open == 0 {
-		if k.lent == 0 && r.count == 0 && !k.queued {
+		if k.lent == 0 && r.count == 0 {
 			delete(v.keys, r.key)
+			f.forget(k)
 		}
 		return
 	}
-	f := d.flow(flowOf(r.key))
 	f.enqueue(k)
 	d.pump(f)
 }
@@ -223,11 +225,48 @@ func (f *workflowView) nextKey(d *dispatcher) *readyKey {
 		if k.open > 0 {
 			return k
 		}
-		if v := &d.shards[k.shard]; k.lent == 0 && v.keys[k.id] == k {
+		v := &d.shards[k.shard]
+		switch {
+		case v.keys[k.id] != k:
+			f.stale--
+		case k.lent == 0:
 			delete(v.keys, k.id)
 		}
 	}
 	return nil
+}
+
+// forget accounts for a key without work that may still stand in the rotation, and
+// clears those out when they are the greater part of it.
+func (f *workflowView) forget(k *readyKey) {
+	if !k.queued {
+		return
+	}
+	if f.stale++; 2*f.stale <= len(f.rotation)-f.head {
+		return
+	}
+	kept := f.rotation[:0]
+	for _, k := range f.rotation[f.head:] {
+		if k.queued = k.open > 0; k.queued {
+			kept = append(kept, k)
+		}
+	}
+	clear(f.rotation[len(kept):])
+	f.rotation, f.head, f.stale = kept, 0, 0
+}
+
+// setReady follows whether a shard's ready set is known.
+func (d *dispatcher) setReady(v *shardView, ready bool) { //nolint:revive // the fact itself, not a mode
+	if v.ready == ready {
+		return
+	}
+	v.ready = ready
+	if ready {
+		d.node.heard.Add(1)
+		d.node.noteReady()
+	} else {
+		d.node.heard.Add(-1)
+	}
 }
 
 // lend offers one unit of a claim to a key.
@@ -261,14 +300,7 @@ func (d *dispatcher) sendTo(s engine.ShardID) {
 }
 
 // serving says whether every shard has reported: no claim is answered before (R11).
-func (d *dispatcher) serving() bool {
-	for i := range d.shards {
-		if !d.shards[i].ready {
-			return false
-		}
-	}
-	return true
-}
+func (d *dispatcher) serving() bool { return d.node.allHeard() }
 
 // pump lends the credit of a workflow's waiting claims to its ready keys.
 func (d *dispatcher) pump(f *workflowView) {
@@ -314,9 +346,10 @@ func (f *workflowView) firstWaiting() *claim {
 // gone forgets a shard: what was lent to it comes back.
 func (d *dispatcher) gone(s engine.ShardID) {
 	v := &d.shards[s]
-	v.ready = false
+	d.setReady(v, false)
 	for _, k := range v.keys { //tidy:ordered every key is closed alike
 		k.open, k.lent = 0, 0
+		d.flow(flowOf(k.id)).forget(k)
 	}
 	v.keys = make(map[flow.KeyID]*readyKey)
 	lent := v.lent

@@ -197,3 +197,12 @@ func (st *state) seated() error {
 	}
 	return nil
 }
+
+// ReadyKeys is the number of keys that the dispatcher remembers. It may be called while
+// nothing moves.
+func ReadyKeys(n *Node) (keys int) {
+	for i := range n.dispatcher.shards {
+		keys += len(n.dispatcher.shards[i].keys)
+	}
+	return keys
+}

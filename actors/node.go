@@ -23,6 +23,10 @@ const answerTimeout = 30 * time.Second
 // stopTimeout bounds the wait for one actor to finish what it was told.
 const stopTimeout = 10 * time.Second
 
+// DefaultMaxRuns is what fits about 6 GiB with small params: an ended run takes about
+// 1.5 KB.
+const DefaultMaxRuns = 4_000_000
+
 // Observer is told what happens, for metrics. Its methods are called from the
 // shards' goroutines: they must be quick and safe for several at once.
 type Observer interface {
@@ -47,6 +51,9 @@ type Config struct {
 	Logger *slog.Logger
 	// Entropy draws the random part of a run id; default crypto/rand.
 	Entropy func() flow.Entropy
+	// MaxRuns bounds the runs in memory, ended ones included: beyond it submits are
+	// refused with flow.ErrOverloaded. Default DefaultMaxRuns.
+	MaxRuns int64
 	// Refuse says why new work can't be taken now, or nil: a disk that is nearly
 	// full, a node that is shutting down. Default always nil.
 	Refuse func() error
@@ -68,6 +75,9 @@ func (c Config) withDefaults() Config {
 			return e
 		}
 	}
+	if c.MaxRuns == 0 {
+		c.MaxRuns = DefaultMaxRuns
+	}
 	if c.Refuse == nil {
 		c.Refuse = func() error { return nil }
 	}
@@ -85,6 +95,8 @@ type Node struct {
 	asks       asks
 	replayed   atomic.Int64
 	owned      atomic.Int64  // shards that this node owns now
+	heard      atomic.Int64  // shards whose ready set the dispatcher knows
+	runs       atomic.Int64  // runs in memory, of the shards that it owns
 	ready      chan struct{} // closed when the node could serve for the first time
 	once       sync.Once     // closes ready
 	closing    atomic.Bool
@@ -167,21 +179,26 @@ func (n *Node) shardOf(p flow.Partition) engine.ShardID {
 // promoted and demoted follow the ownership of the shards.
 func (n *Node) promoted(s *shard) {
 	n.cfg.Logger.Debug("shard promoted", "shard", s.id, "epoch", s.epoch)
+	n.runs.Add(int64(len(s.st.runs)))
 	n.owned.Add(1)
 	n.noteReady()
 }
 
 // noteReady notes the first moment at which the node can serve.
 func (n *Node) noteReady() {
-	if n.serving() == nil {
+	if n.serving() == nil && n.allHeard() {
 		n.once.Do(func() { close(n.ready) })
 	}
 }
 
 func (n *Node) demoted(s *shard, reason error) {
 	n.owned.Add(-1)
+	n.runs.Add(-int64(len(s.st.runs)))
 	n.cfg.Logger.Warn("shard demoted", "shard", s.id, "epoch", s.epoch, "err", reason)
 }
+
+// allHeard says whether the dispatcher knows every shard's ready set.
+func (n *Node) allHeard() bool { return n.heard.Load() == int64(len(n.shards)) }
 
 // serving says whether every shard is owned and the declarations are known: a
 // submit before that would be stamped with nothing (R17). If not, err is
@@ -194,6 +211,14 @@ func (n *Node) serving() error {
 		return fmt.Errorf("%d of %d shards are served: %w", owned, len(n.shards), flow.ErrNotReady)
 	case n.registry.byWorkflow.Load() == nil:
 		return fmt.Errorf("the declarations are not known yet: %w", flow.ErrNotReady)
+	}
+	return nil
+}
+
+// roomForRuns says whether that many more runs may be made.
+func (n *Node) roomForRuns(more int) error {
+	if have := n.runs.Load(); have+int64(more) > n.cfg.MaxRuns {
+		return fmt.Errorf("%d runs are in memory, ended ones included, and at most %d may be: %w", have, n.cfg.MaxRuns, flow.ErrOverloaded)
 	}
 	return nil
 }

@@ -94,10 +94,10 @@ func (s *shard) demote(m demoteMsg) {
 	if s.st.capture != nil {
 		s.st.capture.dead = true
 	}
+	s.node.demoted(s, m.reason)
 	s.st = nil
 	s.clearTimer()
 	s.node.dispatcher.box.tell(goneMsg{s.id})
-	s.node.demoted(s, m.reason)
 }
 
 func (s *shard) beginCapture(m captureMsg) {

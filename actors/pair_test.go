@@ -308,3 +308,31 @@ func TestR4ParkedCreditOutlivesItsRun(t *testing.T) {
 		w.check()
 	})
 }
+
+// TestR11OlderClaimComesBackBeforeYounger fails when a claim whose credit came back
+// waits behind one that came later.
+func TestR11OlderClaimComesBackBeforeYounger(t *testing.T) {
+	setup{shards: 2}.play(t, func(w *world) {
+		w.declare("pair", `{"version":"1","limit":{"key":"l","max":2},"rate":{"key":"r","per_second":0.01,"burst":1}}`)
+		l, r := w.pairKeys(places[1])
+		w.complete(w.claimForOne("pair", w.submit("pair", params2(l, r))))
+		w.submit("pair", params2(l, r)) // no token for it for a long time
+		older := w.claiming("pair", "1", 1, time.Minute)
+		w.settle() // its credit is parked beside the token that was asked for
+		younger, youngest := w.claiming("pair", "1", 1, time.Minute), w.claiming("pair", "1", 1, time.Minute)
+		w.settle()
+		free := func(n int) flow.RunID {
+			return w.submit("pair", params2(w.keyIn(0, "pair", fmt.Sprint("b", n)), w.keyIn(1, "pair", fmt.Sprint("s", n))))
+		}
+		b := free(1)
+		w.pass(60 * time.Millisecond) // one of the younger has it, and the older has its credit back
+		if lent := lentUnits(w); lent != 0 || older.over() || younger.over() == youngest.over() {
+			w.Fatalf("%d units are lent, answered %t, %t, %t", lent, older.over(), younger.over(), youngest.over())
+		}
+		c := free(2)
+		w.pass(10 * time.Millisecond)
+		if !older.over() || older.value[0].RunID != c.String() || younger.over() && youngest.over() {
+			w.Errorf("after %s and %s: older over %t, the others %t and %t", b, c, older.over(), younger.over(), youngest.over())
+		}
+	})
+}

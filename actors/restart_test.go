@@ -8,6 +8,7 @@ import (
 
 	"github.com/pyrula/pyrula-node/flow"
 	"github.com/pyrula/pyrula-node/flow/wire"
+	"github.com/pyrula/pyrula-node/persistence/engine"
 )
 
 // TestS08P50NoGrantBeforeReplayIsDone fails when a grant leaves before the log is
@@ -222,6 +223,34 @@ func TestR11LentCreditComesBackFromALostShard(t *testing.T) {
 		w.claimRun("sync", "1", ids[1])
 		if lent := lentUnits(w); lent != 0 {
 			w.Errorf("%d units never came back", lent)
+		}
+	})
+}
+
+// TestR11ReadyNodeKnowsWhatIsReady fails when a node is ready, and answers a claim that
+// doesn't wait, before every shard has said what is ready.
+func TestR11ReadyNodeKnowsWhatIsReady(t *testing.T) {
+	setup{shards: 2}.play(t, func(w *world) {
+		w.declare("sync", one)
+		a := w.submit("sync", `{"k":"`+w.keyIn(0, "sync", "k")+`"}`)
+		w.fall(0)
+		free := make(chan struct{})
+		w.onAppend = func(s engine.ShardID) { // shard 1 is held up in its promotion
+			if s == 1 {
+				<-free
+			}
+		}
+		w.open()
+		w.settle()
+		claim := w.claiming("sync", "1", 1, 0)
+		w.settle()
+		if claim.over() && claim.err == nil && len(claim.value) == 0 {
+			w.Errorf("run %s waits, and a claim was answered with nothing", a)
+		}
+		close(free)
+		w.serves()
+		if <-claim.done; claim.err != nil || len(claim.value) == 0 {
+			w.claimRun("sync", "1", a)
 		}
 	})
 }

@@ -284,6 +284,9 @@ func (s *shard) follow(t touched, rec *flow.Record) {
 	if t.run == nil {
 		return
 	}
+	if rec.Kind == flow.RecSubmitted {
+		s.node.runs.Add(1)
+	}
 	if due, ok := t.run.run.Due(); ok {
 		s.timers.armRun(t.run, due.At)
 	}

@@ -80,6 +80,9 @@ func workflowOf(name string, list []*flow.Definition) wire.Workflow {
 func (n *Node) Submit(ctx context.Context, runs []wire.Submit) ([]wire.Submitted, []error) {
 	out, errs := make([]wire.Submitted, len(runs)), make([]error, len(runs))
 	refused := n.takesNewWork()
+	if refused == nil {
+		refused = n.roomForRuns(len(runs))
+	}
 	q := n.asks.open(len(runs))
 	for i := range runs {
 		if errs[i] = refused; refused == nil {

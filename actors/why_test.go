@@ -163,8 +163,13 @@ func TestStatsCountEveryRunOnce(t *testing.T) {
 				}
 			}
 		}
-		s := stats["sync"]
-		if s.Used != 4 || s.Slots != 6 || s.Full != 1 || s.Idle != 2 || s.Limit != "k" || s.Oldest < 1999*flow.Millisecond || s.Oldest > 2*flow.Second {
+		s, full := stats["sync"], int64(0)
+		for _, key := range []string{"a", "b", "c"} {
+			if w.key("sync", key).Used == 2 {
+				full++
+			}
+		}
+		if s.Used != 4 || s.Slots != 6 || s.Full != full || s.Idle != 3-full || s.Limit != "k" || s.Oldest < 1999*flow.Millisecond || s.Oldest > 2*flow.Second {
 			w.Errorf("%+v", s)
 		}
 		waiting := int64(0)

@@ -17,6 +17,9 @@ func (n *Node) Claim(ctx context.Context, c wire.Claim) (wire.Claimed, error) {
 	if err := n.takesNewWork(); err != nil {
 		return out, err
 	}
+	if !n.allHeard() {
+		return out, fmt.Errorf("the dispatcher does not know every shard yet: %w", flow.ErrNotReady)
+	}
 	serves := make([]*flow.Definition, 0, len(c.Workflows))
 	for i, w := range c.Workflows {
 		def, err := n.registry.find(w.Name, w.Version, w.GatesHash)
@@ -25,8 +28,11 @@ func (n *Node) Claim(ctx context.Context, c wire.Claim) (wire.Claimed, error) {
 		}
 		serves = append(serves, def)
 	}
-	if c.Credit <= 0 || len(serves) == 0 {
+	if len(serves) == 0 {
 		return out, nil
+	}
+	if c.Credit <= 0 {
+		c.Credit, c.WaitMS = 0, 0 // the worker lives and takes nothing
 	}
 	q := n.asks.open(1)
 	n.dispatcher.box.tell(&claimMsg{
@@ -41,6 +47,10 @@ func (n *Node) Claim(ctx context.Context, c wire.Claim) (wire.Claimed, error) {
 		return out, ctx.Err()
 	}
 	a := q.wait(ctx)[0]
+	if ctx.Err() != nil { // it left in the moment of the answer
+		n.handAllBack(a)
+		return out, ctx.Err()
+	}
 	if a.err != nil {
 		return out, a.err
 	}

@@ -18,11 +18,12 @@ import (
 // setup says what a world is made of. The zero value: 16 shards, a window of 8
 // entries, commits by themselves.
 type setup struct {
-	shards int
-	window int
-	manual bool    // a test says when entries become durable
-	chaos  *uint64 // owners change at random, from this number; implies manual
-	refuse func() error
+	shards  int
+	window  int
+	manual  bool    // a test says when entries become durable
+	chaos   *uint64 // owners change at random, from this number; implies manual
+	refuse  func() error
+	maxRuns int64
 }
 
 // world is a node over an engine in memory, inside a synctest bubble: time is
@@ -31,16 +32,17 @@ type world struct {
 	*testing.T
 	*actors.Node
 	setup
-	mem    *enginetest.Mem
-	chaos  *enginetest.Chaos
-	spy    *spy
-	clock  *shiftedClock
-	mu     sync.Mutex // guards fatals
-	fatals []error
-	closed bool
-	dead   bool            // a shard has ended itself, as the test wanted
-	life   context.Context //nolint:containedctx // of the calls to the present node; a crash ends it
-	kill   context.CancelFunc
+	mem      *enginetest.Mem
+	chaos    *enginetest.Chaos
+	spy      *spy
+	clock    *shiftedClock
+	mu       sync.Mutex // guards fatals
+	fatals   []error
+	closed   bool
+	onAppend func(engine.ShardID)
+	dead     bool            // a shard has ended itself, as the test wanted
+	life     context.Context //nolint:containedctx // of the calls to the present node; a crash ends it
+	kill     context.CancelFunc
 }
 
 // play runs f against a fresh node in virtual time.
@@ -84,8 +86,8 @@ func (s setup) make(t *testing.T) *world {
 // open opens a node over the world's engine and starts it, without waiting.
 func (w *world) open() {
 	w.Helper()
-	w.spy = &spy{Engine: w.mem, machines: make([]engine.Machine, w.shards), logs: make([]engine.Log, w.shards)}
-	n, err := actors.Open(actors.Config{Engine: w.spy, Clock: w.clock, Fatal: w.fatal, Refuse: w.refuse})
+	w.spy = &spy{onAppend: w.onAppend, Engine: w.mem, machines: make([]engine.Machine, w.shards), logs: make([]engine.Log, w.shards)}
+	n, err := actors.Open(actors.Config{Engine: w.spy, Clock: w.clock, Fatal: w.fatal, Refuse: w.refuse, MaxRuns: w.maxRuns})
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -252,13 +254,29 @@ type spy struct {
 	engine.Engine
 	machines []engine.Machine
 	logs     []engine.Log
+	onAppend func(engine.ShardID) // called before each append; it may block
+}
+
+// spyLog is a shard's log that tells of its appends.
+type spyLog struct {
+	engine.Log
+	id  engine.ShardID
+	spy *spy
+}
+
+// Append implements engine.Log.
+func (l *spyLog) Append(ep engine.Epoch, wall int64, body []byte) (engine.Seq, error) {
+	if f := l.spy.onAppend; f != nil {
+		f(l.id)
+	}
+	return l.Log.Append(ep, wall, body)
 }
 
 // Open implements engine.Engine.
 func (s *spy) Open(id engine.ShardID, m engine.Machine) (engine.Log, error) {
 	log, err := s.Engine.Open(id, m)
-	s.machines[id], s.logs[id] = m, log
-	return log, err
+	s.machines[id], s.logs[id] = m, &spyLog{log, id, s}
+	return s.logs[id], err
 }
 
 // shiftedClock is the bubble's clock with a wall that can be stepped.

@@ -52,6 +52,10 @@ func (l *Local) Health() Health {
 	if age := l.watch.age(); age >= l.cfg.StallAfter {
 		h.Stalled = age
 	}
+	var written int64
+	if l.journal != nil {
+		written = l.journal.written.Load()
+	}
 	if now := time.Now(); l.spaceAt.IsZero() || now.Sub(l.spaceAt) >= spaceKeep {
 		free, err := l.cfg.FS.Free(l.cfg.Dir)
 		if err != nil {
@@ -60,10 +64,12 @@ func (l *Local) Health() Health {
 				h.Failed = fmt.Errorf("free space: %w", err)
 			}
 		}
-		l.space, l.spaceAt = free, now
+		l.space, l.spaceAt, l.spaceWritten = free, now, written
 	}
 	_, largest := l.man.Load().snapshotBytes()
-	h.Free = l.space
+	// What was written since the last look is taken off, so that a burst doesn't pass
+	// the reserve between two looks.
+	h.Free = l.space - min(l.space, uint64(written-l.spaceWritten))
 	h.Reserve = reserveSegments*uint64(l.cfg.SegmentBytes) + uint64(largest)
 	return h
 }

@@ -63,6 +63,8 @@ type Local struct {
 	// space is the last answer of FS.Free, and when it was given.
 	space   uint64
 	spaceAt time.Time
+	// spaceWritten is what the journal had written then.
+	spaceWritten int64
 }
 
 // state is where a Local is in its life.
@@ -288,7 +290,8 @@ const closeTimeout = 10 * time.Second
 // configuration says so, and gives the directory back. It may be called in every
 // state, but not while Start runs; a second call does nothing. Its error is the
 // failure that stopped the journal, if there was one, or what went wrong while
-// closing. When ctx ends first the snapshots are left out, and if even the journal
+// closing. A snapshot that can't be taken is logged and costs the next start a longer
+// replay, no more. When ctx ends first the snapshots are left out, and if even the journal
 // hangs, the lock is kept until the process ends.
 func (l *Local) Close(ctx context.Context) error {
 	l.mu.Lock()
@@ -312,7 +315,9 @@ func (l *Local) Close(ctx context.Context) error {
 			return fmt.Errorf("a snapshot under way does not end within %s", closeTimeout)
 		}
 		if l.cfg.OnClose == CloseWithSnapshots && l.journal.err() == nil {
-			err = l.snapshotChanged(ctx)
+			if serr := l.snapshotChanged(ctx); serr != nil {
+				l.cfg.Logger.Warn("closed without a snapshot: the next start replays more", "err", serr)
+			}
 		}
 	}
 	if l.journal == nil || !l.journal.started {

@@ -70,10 +70,14 @@ func (l *Local) recover(ctx context.Context) ([]tip, error) {
 		}
 	}
 	if len(fd.torn) > 0 {
-		l.cfg.Logger.Warn("journal had a torn tail: it is cut off, a copy is kept",
+		l.cfg.Logger.Warn("journal has a torn tail: it is cut off, a copy is kept",
 			"bytes", len(fd.torn), "behind_frame", fd.last, "copy_in", filepath.Join(l.cfg.Dir, droppedDir))
 	}
-	if err := repair(l.cfg.FS, l.cfg.Dir, dir, fd); err != nil {
+	uncopied, err := repair(l.cfg.FS, l.cfg.Dir, dir, fd)
+	if uncopied != nil {
+		l.cfg.Logger.Error("the torn tail has no copy", "err", uncopied)
+	}
+	if err != nil {
 		return nil, err
 	}
 	l.nextDue(-rp.sinceSnapshot)

@@ -104,30 +104,31 @@ func finishStart(fs vfs.FS, dir string, list listing, need uint64) error {
 // repair makes the journal on disk equal to what the scan has accepted: segments
 // that aren't needed go, a torn tail is cut, and the last segment is written anew.
 // dataDir is the directory above the journal. It is safe to be interrupted at any
-// point and to be run again.
-func repair(fs vfs.FS, dataDir, dir string, fd found) error {
+// point and to be run again. uncopied says why the torn tail has no copy, if it has
+// none.
+func repair(fs vfs.FS, dataDir, dir string, fd found) (uncopied, err error) {
 	if err := removeSegments(fs, dir, fd.obsolete); err != nil {
-		return err
+		return nil, err
 	}
 	if len(fd.segments) == 0 {
-		return nil
+		return nil, nil
 	}
 	last := filepath.Join(dir, segmentName(fd.segments[len(fd.segments)-1].first))
 	if len(fd.torn) > 0 {
-		if err := keepCopy(fs, dataDir, last, fd); err != nil {
-			return err
-		}
+		// The copy is for a human. A full disk must not keep the node from starting for
+		// want of it.
+		uncopied = keepCopy(fs, dataDir, last, fd)
 		if err := cutFile(fs, last, int64(len(fd.good))); err != nil {
-			return err
+			return uncopied, err
 		}
 	}
 	// After an fsync that failed in an earlier life the page cache may show bytes
 	// that the disk lacks, and no later fsync writes them. So what was read is
 	// written to a fresh file before it counts as durable.
 	if err := writeFile(fs, last, fd.good); err != nil {
-		return fmt.Errorf("rewrite last segment: %w", err)
+		return uncopied, fmt.Errorf("rewrite last segment: %w", err)
 	}
-	return nil
+	return uncopied, nil
 }
 
 // cutFile cuts a file and makes the cut durable.

@@ -94,6 +94,7 @@ func TestConfigFaults(t *testing.T) {
 		{"\nfsync: every=1h\n", "fsync (FILE, line 2): fsync every=1h0m0s: the period is from"},
 		{"node_id: \"\"\n", "node-id (FILE, line 1): \"\": want 1 to 128 bytes"},
 		{"log_format: xml\n", "log-format (FILE, line 1): \"xml\": want text or json"},
+		{"max_runs: 0\n", "max-runs (FILE, line 1): \"0\": want a whole number of at least 1"},
 		{"drain_delay: 6m\n", "drain-delay (FILE, line 1): 6m0s: want 0s to 5m0s"},
 		{"drain_delay: soon\n", "drain-delay (FILE, line 1): time: invalid duration"},
 		{strings.Repeat("#", maxConfigBytes+1), "has more than 1048576 bytes"},

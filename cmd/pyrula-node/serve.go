@@ -102,7 +102,7 @@ func (p *program) logger(cfg nodeConfig) *slog.Logger {
 
 func (p *program) start(ctx context.Context, cfg nodeConfig, log *slog.Logger) (*node.Node, error) {
 	return node.Start(ctx, node.Config{
-		DataDir: cfg.data, Addr: cfg.addr, NodeID: cfg.nodeID, Fsync: cfg.fsync, Logger: log,
+		DataDir: cfg.data, Addr: cfg.addr, NodeID: cfg.nodeID, Fsync: cfg.fsync, MaxRuns: cfg.maxRuns, Logger: log,
 		Progress: func(at persistence.Progress) {
 			log.Info("recovery goes on", "segment", at.Segments, "of", at.OfSegments,
 				"entries", at.Entries, "bytes", at.Bytes, "elapsed", at.Elapsed.Round(time.Millisecond))

@@ -34,6 +34,16 @@ func (f face) Describe(ctx context.Context) (wire.Node, error) {
 	return out, nil
 }
 
+// Ready implements transport.Reporter. A node is ready when it also knows what it
+// has recovered.
+func (f face) Ready(ctx context.Context) wire.Ready {
+	r := f.Node.Ready(ctx)
+	if r.Ready && f.node.recovery.Load() == nil {
+		r.Ready, r.Reason = false, "what was recovered is being counted"
+	}
+	return r
+}
+
 // observer passes what the actors see to the metrics.
 type observer struct{ metrics *transport.Metrics }
 

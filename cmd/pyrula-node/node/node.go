@@ -40,6 +40,9 @@ type Config struct {
 	Addr string
 	// NodeID is fixed when the data directory is made; default "n1".
 	NodeID string
+	// MaxRuns bounds the runs in memory, ended ones included; default
+	// actors.DefaultMaxRuns.
+	MaxRuns int64
 	// Fsync says when a commit counts as durable; default always.
 	Fsync persistence.Fsync
 	// Logger takes what an operator should know; default discards.
@@ -94,8 +97,8 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 func (n *Node) start(ctx context.Context) error {
 	// The port first: a node that can't be reached needn't replay a journal.
 	var err error
-	if n.listener, err = new(net.ListenConfig).Listen(ctx, "tcp", n.cfg.Addr); err != nil {
-		return fmt.Errorf("listen: %w", err)
+	if n.listener, err = listen(ctx, n.cfg.Addr); err != nil {
+		return err
 	}
 	if err := n.openDir(); err != nil {
 		return err
@@ -106,7 +109,7 @@ func (n *Node) start(ctx context.Context) error {
 	}
 	n.actors, err = actors.Open(actors.Config{
 		Engine: n.engine, Fatal: n.cfg.Fatal, Logger: n.cfg.Logger,
-		Observer: observer{metrics}, Refuse: n.refuse,
+		Observer: observer{metrics}, Refuse: n.refuse, MaxRuns: n.cfg.MaxRuns,
 	})
 	if err != nil {
 		return err

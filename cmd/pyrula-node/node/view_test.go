@@ -89,6 +89,18 @@ func TestP6NoWorkerAndBusyWorker(t *testing.T) {
 	s.complete(first)
 }
 
+// Fails when a worker that claims with no credit, to say that it is alive, isn't seen.
+func TestP6CreditZeroIsAlive(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	s.declare("w", `{}`)
+	id := s.submit("w", `{}`)
+	s.claim(claim{names: []string{"w"}, credit: 0})
+	if r := s.status(id).at("wait.reason").String(); r != "worker_busy" {
+		t.Errorf("with a worker that takes nothing the reason is %q", r)
+	}
+}
+
 // S39: fails when looking moves anything.
 func TestS39ReadingChangesNothing(t *testing.T) {
 	t.Parallel()
