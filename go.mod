@@ -19,7 +19,6 @@ require (
 	github.com/zeebo/xxh3 v1.1.0
 	go.uber.org/goleak v1.3.0
 	go.yaml.in/yaml/v3 v3.0.6
-	golang.org/x/net v0.59.0
 	golang.org/x/sys v0.48.0
 	pgregory.net/rapid v1.3.0
 )

@@ -4,9 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"sync"
 	"syscall"
-
-	"golang.org/x/net/netutil"
 )
 
 // MaxConnections bounds the connections that are open at once. Those beyond it wait
@@ -29,11 +28,54 @@ func listen(ctx context.Context, addr string) (net.Listener, error) {
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err == nil {
 		most = connections(files.Cur)
 	}
-	return netutil.LimitListener(l, most), nil
+	return &limitListener{Listener: l, slots: make(chan struct{}, most), closed: make(chan struct{})}, nil
 }
 
 // connections is how many of a number of files connections may take.
 func connections(files uint64) int {
 	left := max(files/2, files-min(files, reservedFiles))
 	return int(max(1, min(left, MaxConnections)))
+}
+
+// limitListener accepts a connection only while one of its slots is free. The one of
+// golang.org/x/net hides what else a TCP connection can do, and net/http needs to
+// close one side of it: a client that is refused early would not read why.
+type limitListener struct {
+	net.Listener
+	slots  chan struct{}
+	once   sync.Once // closes closed
+	closed chan struct{}
+}
+
+// Accept implements net.Listener.
+func (l *limitListener) Accept() (net.Conn, error) {
+	select {
+	case l.slots <- struct{}{}:
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+	c, err := l.Listener.Accept()
+	if err != nil {
+		<-l.slots
+		return nil, err
+	}
+	return &limitedConn{TCPConn: c.(*net.TCPConn), free: sync.OnceFunc(func() { <-l.slots })}, nil
+}
+
+// Close implements net.Listener.
+func (l *limitListener) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return l.Listener.Close()
+}
+
+// limitedConn gives its slot back when it is closed.
+type limitedConn struct {
+	*net.TCPConn
+	free func()
+}
+
+// Close implements net.Conn.
+func (c *limitedConn) Close() error {
+	defer c.free()
+	return c.TCPConn.Close()
 }
