@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pyrula/pyrula-node/flow"
 	"github.com/pyrula/pyrula-node/flow/wire"
 )
 
@@ -80,6 +81,33 @@ func TestWithdrawnClaimHandsItsGrantBack(t *testing.T) {
 		}
 		if lent := lentUnits(w); lent != 0 {
 			w.Errorf("%d units are still lent", lent)
+		}
+	})
+}
+
+// TestR7WaitingClaimsAreBounded fails when claims that wait are taken without end, or
+// when those that wait lose by the one that is refused.
+func TestR7WaitingClaimsAreBounded(t *testing.T) {
+	setup{shards: 1}.play(t, func(w *world) {
+		w.declare("sync", one)
+		const bound = 16_384
+		for range bound {
+			w.claiming("sync", "1", 1, time.Minute)
+		}
+		w.settle()
+		refused(w, w.claiming("sync", "1", 1, time.Minute), flow.ErrOverloaded)
+		a := w.submit("sync", `{"k":"a"}`)
+		w.settle()
+		w.is(a, "executing")
+		w.settle()
+		claim := w.claiming("sync", "1", 1, time.Minute) // one place is free again
+		w.settle()
+		if claim.over() {
+			w.Errorf("refused: %v", claim.err)
+		}
+		w.pass(time.Minute)
+		if !claim.over() || claim.err != nil {
+			w.Errorf("over %t, %v", claim.over(), claim.err)
 		}
 	})
 }

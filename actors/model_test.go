@@ -12,6 +12,7 @@ import (
 
 	"github.com/pyrula/pyrula-node/flow"
 	"github.com/pyrula/pyrula-node/flow/wire"
+	"github.com/pyrula/pyrula-node/persistence/engine"
 )
 
 // lease is that of every workflow of the model.
@@ -32,6 +33,7 @@ type model struct {
 	names    map[string]string   // idempotency key -> run
 	problems []string
 	starts   int
+	taken    int // snapshots
 }
 
 func (m *model) intN(n int) int {
@@ -255,12 +257,31 @@ func (m *model) report(ctx context.Context, g wire.Grant) {
 	}
 }
 
-// shake commits all the time, and takes a shard away once in a while.
+// snapshots takes one now and then, so that shards come back from them and a tail. One
+// whose shard is lost meanwhile is nobody's loss.
+func (m *model) snapshots(ctx context.Context) {
+	for pause(ctx, time.Duration(100+m.intN(400))*time.Millisecond) {
+		s := m.intN(m.w.shards)
+		err := m.w.spy.logs[s].Snapshot(ctx)
+		m.mu.Lock()
+		if err == nil {
+			m.taken++
+		} else if ctx.Err() == nil && !errors.Is(err, engine.ErrNotOwner) {
+			m.wrongf("snapshot of shard %d: %v", s, err)
+		}
+		m.mu.Unlock()
+	}
+}
+
+// shake commits all the time, steps the wall, and takes a shard away once in a while.
 func (m *model) shake(ctx context.Context) {
 	next := m.w.now() + time.Second
 	for pause(ctx, 4*time.Millisecond) {
 		if m.intN(8) != 0 {
 			m.w.mem.CommitAll()
+		}
+		if m.intN(50) == 0 {
+			m.w.clock.step(flow.Span(m.intN(600)-300) * flow.Millisecond)
 		}
 		if m.w.now() < next {
 			continue
@@ -321,6 +342,7 @@ func TestModelOverChangingOwners(t *testing.T) {
 					must(w, w.chaos.Run(ctx, 4*time.Millisecond))
 				}
 			})
+			all.Go(func() { m.snapshots(ctx) })
 			for i := range 3 {
 				all.Go(func() { m.client(ctx, i) })
 				all.Go(func() { m.worker(ctx, fmt.Sprint("w", i), &bodies) })
@@ -342,6 +364,9 @@ func TestModelOverChangingOwners(t *testing.T) {
 			}
 			if m.starts < 50 || len(m.known) < 50 || len(m.acked) < 30 {
 				w.Errorf("only %d bodies started, %d submits and %d ends were acknowledged", m.starts, len(m.known), len(m.acked))
+			}
+			if m.taken == 0 {
+				w.Error("no snapshot was taken")
 			}
 			for _, p := range m.problems {
 				w.Errorf("number %d: %s", number, p)

@@ -32,6 +32,10 @@ const DefaultMaxRuns = 4_000_000
 type Observer interface {
 	// RunStarted is told of a run's first admission, and of the time since its submit.
 	RunStarted(workflow string, waited flow.Span)
+	// LeaseExpired is told of a holder that was lost.
+	LeaseExpired(workflow string)
+	// AttemptFailed is told of a failed attempt that is tried again.
+	AttemptFailed(workflow string)
 	// RunFinished is told of a run's end, and of the time since its first admission.
 	RunFinished(workflow string, status flow.Status, took flow.Span)
 }
@@ -289,8 +293,13 @@ func (n *Node) observe(t touched, rec *flow.Record) {
 		return
 	}
 	run := t.run.run
-	if rec.Kind == flow.RecAdmitted && !rec.Flags.Has(flow.FlagStarted) {
+	switch {
+	case rec.Kind == flow.RecAdmitted && !rec.Flags.Has(flow.FlagStarted):
 		n.cfg.Observer.RunStarted(run.Workflow(), rec.At.Sub(run.Order()))
+	case rec.Kind == flow.RecExpired:
+		n.cfg.Observer.LeaseExpired(run.Workflow())
+	case rec.Kind == flow.RecRetrying:
+		n.cfg.Observer.AttemptFailed(run.Workflow())
 	}
 	if t.ended {
 		v := run.View()

@@ -3,6 +3,7 @@ package actors
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/pyrula/pyrula-node/flow"
 	"github.com/pyrula/pyrula-node/flow/wire"
@@ -60,6 +61,7 @@ func gateNow(g wire.Gate, kind flow.GateKind, w *flow.Wait) wire.WhyGate {
 	case flow.GateLimit:
 		if w.Max > 0 {
 			out.Used = new(w.Used)
+			out.Open = w.Used < g.Max // its own limit may be another than that of the run before it
 		}
 	case flow.GateRate:
 		if w.Burst > 0 {
@@ -77,19 +79,19 @@ func sentence(l *look) string {
 	w := &l.wait
 	switch w.Reason {
 	case flow.WaitLimit:
-		return fmt.Sprintf("It waits for a slot: %d of %d of limit key %q are taken, and it is number %d in the queue.", w.Used, w.Max, w.Key, w.Position)
+		return waitsForSlot(l)
 	case flow.WaitRate:
 		if w.OpensAt == 0 {
 			return fmt.Sprintf("It waits for a token of rate key %q, which was asked for it.", w.Key)
 		}
-		return fmt.Sprintf("It waits for a token of rate key %q: the next one for it comes at %d ms (Unix), and it is number %d in the queue.", w.Key, w.OpensAt.Millis(), w.Position)
+		return fmt.Sprintf("It waits for a token of rate key %q: the next one for it comes at %s, and it is number %d in the queue.", w.Key, clockTime(w.OpensAt), w.Position)
 	case flow.WaitSchedule:
-		return fmt.Sprintf("It is suspended until %d ms (Unix).", w.OpensAt.Millis())
+		return fmt.Sprintf("It is suspended until %s.", clockTime(w.OpensAt))
 	case flow.WaitRetryBackoff:
-		return fmt.Sprintf("Attempt %d failed; the next one may start at %d ms (Unix).", l.Attempt, w.OpensAt.Millis())
+		return fmt.Sprintf("Attempt %d failed; the next one may start at %s.", l.Attempt, clockTime(w.OpensAt))
 	case flow.WaitNoWorker:
 		if l.Stamp.Unknown {
-			return fmt.Sprintf("It was submitted before workflow %q was declared, and no live worker without gates serves it.", l.Workflow)
+			return fmt.Sprintf("It was submitted before workflow %q was declared, so it has no gates, and no worker that serves %q under gates may take it: cancel it and submit it again.", l.Workflow, l.Workflow)
 		}
 		return fmt.Sprintf("No gate holds it: no live worker serves workflow %q.", l.Workflow)
 	case flow.WaitCluster:
@@ -97,4 +99,19 @@ func sentence(l *look) string {
 	default:
 		return "No gate holds it: it starts as soon as a worker has credit."
 	}
+}
+
+// waitsForSlot names the run's own limit, or the older one of a run before it.
+func waitsForSlot(l *look) string {
+	w := &l.wait
+	taken := fmt.Sprintf("%d of %d of limit key %q are taken, and it is number %d in the queue.", w.Used, w.Max, w.Key, w.Position)
+	if own := l.Stamp.Limit(); own == nil || own.Max == w.Max {
+		return "It waits for a slot: " + taken
+	}
+	return fmt.Sprintf("It waits behind a run that was submitted under a limit of %d: %s", w.Max, taken)
+}
+
+// clockTime is an instant for a person.
+func clockTime(i flow.Instant) string {
+	return time.Unix(0, int64(i)).UTC().Format("2006-01-02T15:04:05.000Z")
 }

@@ -23,6 +23,7 @@ type setup struct {
 	manual  bool    // a test says when entries become durable
 	chaos   *uint64 // owners change at random, from this number; implies manual
 	refuse  func() error
+	observe actors.Observer
 	maxRuns int64
 }
 
@@ -87,7 +88,7 @@ func (s setup) make(t *testing.T) *world {
 func (w *world) open() {
 	w.Helper()
 	w.spy = &spy{onAppend: w.onAppend, Engine: w.mem, machines: make([]engine.Machine, w.shards), logs: make([]engine.Log, w.shards)}
-	n, err := actors.Open(actors.Config{Engine: w.spy, Clock: w.clock, Fatal: w.fatal, Refuse: w.refuse, MaxRuns: w.maxRuns})
+	n, err := actors.Open(actors.Config{Engine: w.spy, Clock: w.clock, Fatal: w.fatal, Refuse: w.refuse, Observer: w.observe, MaxRuns: w.maxRuns})
 	if err != nil {
 		w.Fatal(err)
 	}

@@ -43,6 +43,8 @@ type Metrics struct {
 	started  *prometheus.CounterVec
 	finished *prometheus.CounterVec
 	waited   *prometheus.HistogramVec
+	expired  *prometheus.CounterVec
+	retried  *prometheus.CounterVec
 	duration *prometheus.HistogramVec
 	fsync    prometheus.Histogram
 
@@ -56,13 +58,19 @@ type Metrics struct {
 func NewMetrics(b Build) *Metrics {
 	m := &Metrics{
 		started: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "pyrula_runs_started_total", Help: "Runs that a worker was given, each attempt counted.",
+			Name: "pyrula_runs_started_total", Help: "Runs that a worker was given for the first time.",
 		}, []string{"workflow"}),
 		finished: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "pyrula_runs_finished_total", Help: "Runs that ended, by the status they ended with.",
 		}, []string{"workflow", "outcome"}),
+		expired: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "pyrula_leases_expired_total", Help: "Workers that were lost in a body: the run is queued again and no attempt is used.",
+		}, []string{"workflow"}),
+		retried: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "pyrula_attempts_failed_total", Help: "Attempts that failed and are tried again.",
+		}, []string{"workflow"}),
 		waited: prometheus.NewHistogramVec(histogram("pyrula_run_wait_seconds",
-			"How long a run waited before a worker got it, by what it waited for last.", buckets), []string{"workflow", "reason"}),
+			"Time from the submit of a run to its first start.", buckets), []string{"workflow"}),
 		duration: prometheus.NewHistogramVec(histogram("pyrula_run_duration_seconds",
 			"How long a worker held a run.", buckets), []string{"workflow"}),
 		fsync: prometheus.NewHistogram(histogram("pyrula_wal_fsync_seconds", "How long an fsync of the journal took.", quick)),
@@ -85,7 +93,7 @@ func NewMetrics(b Build) *Metrics {
 	})
 	info.Set(1)
 	reg := prometheus.NewRegistry()
-	reg.MustRegister(m.started, m.finished, m.waited, m.duration, m.fsync, m.requests, m.took, m.inFlight, m.gauges, info,
+	reg.MustRegister(m.started, m.finished, m.waited, m.expired, m.retried, m.duration, m.fsync, m.requests, m.took, m.inFlight, m.gauges, info,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.handler = promhttp.HandlerFor(reg, promhttp.HandlerOpts{EnableOpenMetrics: true})
 	return m
@@ -107,10 +115,20 @@ func (m *Metrics) RunFinished(workflow, outcome string) {
 	m.finished.WithLabelValues(m.of(workflow).label, outcome).Inc()
 }
 
-// RunWaited measures the time from a run being ready to wait until its start;
-// reason is the last one it waited for.
-func (m *Metrics) RunWaited(workflow, reason string, d time.Duration) {
-	m.waited.WithLabelValues(m.of(workflow).label, reason).Observe(d.Seconds())
+// RunWaited measures the time from a run's submit to its first start.
+func (m *Metrics) RunWaited(workflow string, d time.Duration) {
+	m.waited.WithLabelValues(m.of(workflow).label).Observe(d.Seconds())
+}
+
+// LeaseExpired counts a worker that was lost in a body: its run is queued again, and
+// no attempt is used.
+func (m *Metrics) LeaseExpired(workflow string) {
+	m.expired.WithLabelValues(m.of(workflow).label).Inc()
+}
+
+// AttemptFailed counts an attempt that failed and is tried again.
+func (m *Metrics) AttemptFailed(workflow string) {
+	m.retried.WithLabelValues(m.of(workflow).label).Inc()
 }
 
 // RunDuration measures one attempt, from grant to end.

@@ -44,7 +44,9 @@ func TestMetrics(t *testing.T) {
 	m.RunStarted("charge")
 	m.RunStarted("charge")
 	m.RunFinished("charge", "completed")
-	m.RunWaited("charge", "limit", 1500*time.Millisecond)
+	m.RunWaited("charge", 1500*time.Millisecond)
+	m.LeaseExpired("charge")
+	m.AttemptFailed("charge")
 	m.RunDuration("charge", 2*time.Second)
 	m.FsyncTook(250 * time.Microsecond)
 	a.send("POST", "/charge", `{}`).ok(202, nil)
@@ -54,7 +56,9 @@ func TestMetrics(t *testing.T) {
 	wantLines(t, lines,
 		`pyrula_runs_started_total{workflow="charge"} 2`,
 		`pyrula_runs_finished_total{outcome="completed",workflow="charge"} 1`,
-		`pyrula_run_wait_seconds_sum{reason="limit",workflow="charge"} 1.5`,
+		`pyrula_run_wait_seconds_sum{workflow="charge"} 1.5`,
+		`pyrula_leases_expired_total{workflow="charge"} 1`,
+		`pyrula_attempts_failed_total{workflow="charge"} 1`,
 		`pyrula_run_duration_seconds_sum{workflow="charge"} 2`,
 		`pyrula_run_duration_seconds_count{workflow="charge"} 1`,
 		`pyrula_wal_fsync_seconds_count 1`,
@@ -133,7 +137,7 @@ func TestWorkflowLabelsAreBounded(t *testing.T) {
 	}
 	all.Wait()
 	m.RunFinished("late", "failed")
-	m.RunWaited("later", "rate", time.Second)
+	m.RunWaited("later", time.Second)
 	m.RunDuration("latest", time.Second)
 	m.Observe(func() transport.Stats {
 		return transport.Stats{
@@ -150,7 +154,7 @@ func TestWorkflowLabelsAreBounded(t *testing.T) {
 	wantLines(t, lines,
 		`pyrula_runs_started_total{workflow="other"} 800`,
 		`pyrula_runs_finished_total{outcome="failed",workflow="other"} 1`,
-		`pyrula_run_wait_seconds_count{reason="rate",workflow="other"} 1`,
+		`pyrula_run_wait_seconds_count{workflow="other"} 1`,
 		`pyrula_run_duration_seconds_count{workflow="other"} 1`,
 		`pyrula_runs{state="queued",workflow="other"} 7`,
 		`pyrula_oldest_wait_seconds{workflow="other"} 9`,

@@ -48,6 +48,7 @@ var settings = []setting{
 	{"fsync", "always", "`when` a commit counts as durable: always, or every=D (10ms to 1m), which may lose the last D in a power cut"},
 	{"node-id", "n1", "`name` of the node, fixed when the data directory is made"},
 	{"log-format", logText, "`format` of the log on standard error: text or json"},
+	{"hosts", "", "`names`, comma separated, that the header Host may have beside localhost and IP addresses: those of a proxy on this machine"},
 	{"max-runs", strconv.Itoa(actors.DefaultMaxRuns), "most runs in memory, `number`, ended ones included: beyond it submits are refused with 429"},
 	{"drain-delay", "0s", "`time` for which /readyz answers 503 before the listener closes, so that a load balancer notices"},
 }
@@ -136,6 +137,7 @@ type configFile struct {
 	Fsync      located `yaml:"fsync"`
 	NodeID     located `yaml:"node_id"`
 	LogFormat  located `yaml:"log_format"`
+	Hosts      located `yaml:"hosts"`
 	MaxRuns    located `yaml:"max_runs"`
 	DrainDelay located `yaml:"drain_delay"`
 }
@@ -162,7 +164,7 @@ func readConfig(path string) (map[string]value, error) {
 	}
 	for key, l := range map[string]located{
 		"data": f.Data, "addr": f.Addr, "fsync": f.Fsync, "node_id": f.NodeID,
-		"log_format": f.LogFormat, "max_runs": f.MaxRuns, "drain_delay": f.DrainDelay,
+		"log_format": f.LogFormat, "hosts": f.Hosts, "max_runs": f.MaxRuns, "drain_delay": f.DrainDelay,
 	} {
 		if l.set {
 			out[key] = value{l.text, path + ", line " + strconv.Itoa(l.line)}
@@ -208,6 +210,7 @@ type nodeConfig struct {
 	fsync      persistence.Fsync
 	nodeID     string
 	logFormat  string
+	hosts      []string
 	maxRuns    int64
 	drainDelay time.Duration
 	offDefault []string // "fsync=every=1s": what an operator should see at once
@@ -248,6 +251,11 @@ func (vs values) nodeConfig() (nodeConfig, error) {
 		err = fmt.Errorf("%v: want 0s to %v", cfg.drainDelay, maxDrainDelay)
 	}
 	errs = append(errs, check("drain-delay", err))
+	for host := range strings.SplitSeq(vs["hosts"].text, ",") {
+		if host = strings.TrimSpace(host); host != "" {
+			cfg.hosts = append(cfg.hosts, host)
+		}
+	}
 	cfg.maxRuns, err = strconv.ParseInt(vs["max-runs"].text, 10, 64)
 	if err != nil || cfg.maxRuns < 1 {
 		errs = append(errs, check("max-runs", fmt.Errorf("%q: want a whole number of at least 1", vs["max-runs"].text)))

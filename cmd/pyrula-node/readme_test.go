@@ -9,6 +9,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/pyrula/pyrula-node/flow"
 	"github.com/pyrula/pyrula-node/flow/wire"
 )
 
@@ -35,7 +36,7 @@ func blocks(page, language string) []string {
 // to its result.
 func TestReadmeCurl(t *testing.T) {
 	lines := curlLines(readFile(t, "README.md"))
-	if len(lines) != 4 {
+	if len(lines) != 5 {
 		t.Fatalf("curl lines: %q", lines)
 	}
 	url := spawn(t, "serve", "--data", t.TempDir(), "--addr", "127.0.0.1:0").url()
@@ -51,6 +52,16 @@ func TestReadmeCurl(t *testing.T) {
 	}
 	if done := paste(lines[3], "RUN_ID", submitted, "FENCE", grant.Get("fence").String()); done.Get("status").String() != "completed" {
 		t.Errorf("completed: %s", done)
+	}
+	submitted = paste(lines[1]).Get("run_id").String()
+	fence := paste(lines[2]).Get("runs.0.fence").String()
+	if failed := paste(lines[4], "RUN_ID", submitted, "FENCE", fence); failed.Get("status").String() != "suspended" {
+		t.Errorf("failed: %s, want a run that is tried again", failed)
+	}
+	for _, line := range lines {
+		if !strings.HasPrefix(line, `curl -w '\n' `) {
+			t.Errorf("the answer of %s runs into the prompt", line)
+		}
 	}
 }
 
@@ -72,8 +83,11 @@ func TestReadmeTables(t *testing.T) {
 	page := readFile(t, "README.md")
 	for _, s := range settings {
 		initial := "`" + s.initial + "`"
-		if s.initial == "" {
+		switch {
+		case s.flag == "data":
 			initial = "none, required"
+		case s.initial == "":
+			initial = "none"
 		}
 		if row := fmt.Sprintf("| `--%s` | `%s` | `%s` | %s | ", s.flag, s.env(), s.key(), initial); !strings.Contains(page, row) {
 			t.Errorf("the README lacks %s", row)
@@ -95,6 +109,18 @@ func TestReadmeTables(t *testing.T) {
 	}
 	if rows != len(exits) {
 		t.Errorf("the README has %d exit codes, want %d", rows, len(exits))
+	}
+}
+
+// TestReadmeWaits fails when a reason to wait isn't explained.
+func TestReadmeWaits(t *testing.T) {
+	page := readFile(t, "README.md")
+	for _, reason := range []flow.WaitReason{
+		flow.WaitLimit, flow.WaitRate, flow.WaitSchedule, flow.WaitRetryBackoff, flow.WaitNoWorker, flow.WaitWorkerBusy, flow.WaitCluster,
+	} {
+		if !strings.Contains(page, "\n| `"+string(reason)+"` | ") {
+			t.Errorf("the README has no row for %s", reason)
+		}
 	}
 }
 

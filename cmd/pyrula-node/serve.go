@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -66,6 +67,10 @@ func (p *program) serve(ctx context.Context, cfg nodeConfig) error {
 	log.Info("pyrula-node starts", "version", node.Version, "data", cfg.data, "addr", cfg.addr,
 		"fsync", cfg.fsync.String(), "node_id", cfg.nodeID, "off_default", cmp.Or(strings.Join(cfg.offDefault, " "), "nothing"))
 	cfg.warn(log)
+	if isNew(cfg.data) {
+		// A mistyped directory looks just like a first start, and every run seems lost.
+		log.Warn("the data directory is new: the node starts without any run", "data", cfg.data)
+	}
 	n, err := p.start(ctx, cfg, log)
 	if err != nil {
 		if errors.Is(context.Cause(ctx), errInterrupted) {
@@ -74,11 +79,20 @@ func (p *program) serve(ctx context.Context, cfg nodeConfig) error {
 		}
 		return err
 	}
+	if n.New() {
+		log.Warn("a new data directory was made: nothing was there to recover", "data", n.DataDir())
+	}
 	r := n.Recovery()
 	log.Info("recovered", "records", r.Records, "runs", r.Runs, "keys", r.Keys,
 		"seconds", r.Seconds, "dropped_bytes", n.Dropped())
 	log.Info("ready", "url", n.URL())
 	return p.untilEnd(ctx, n, cfg.drainDelay, log)
+}
+
+// isNew says that there is nothing in a directory, or no directory yet.
+func isNew(dir string) bool {
+	entries, err := os.ReadDir(dir)
+	return errors.Is(err, fs.ErrNotExist) || err == nil && len(entries) == 0
 }
 
 // warn says what the configuration costs.
@@ -102,7 +116,7 @@ func (p *program) logger(cfg nodeConfig) *slog.Logger {
 
 func (p *program) start(ctx context.Context, cfg nodeConfig, log *slog.Logger) (*node.Node, error) {
 	return node.Start(ctx, node.Config{
-		DataDir: cfg.data, Addr: cfg.addr, NodeID: cfg.nodeID, Fsync: cfg.fsync, MaxRuns: cfg.maxRuns, Logger: log,
+		DataDir: cfg.data, Addr: cfg.addr, NodeID: cfg.nodeID, Fsync: cfg.fsync, MaxRuns: cfg.maxRuns, Hosts: cfg.hosts, Logger: log,
 		Progress: func(at persistence.Progress) {
 			log.Info("recovery goes on", "segment", at.Segments, "of", at.OfSegments,
 				"entries", at.Entries, "bytes", at.Bytes, "elapsed", at.Elapsed.Round(time.Millisecond))

@@ -52,8 +52,14 @@ var _ actors.Observer = observer{}
 // RunStarted implements actors.Observer.
 func (o observer) RunStarted(workflow string, waited flow.Span) {
 	o.metrics.RunStarted(workflow)
-	o.metrics.RunWaited(workflow, "start", time.Duration(waited))
+	o.metrics.RunWaited(workflow, time.Duration(waited))
 }
+
+// LeaseExpired implements actors.Observer.
+func (o observer) LeaseExpired(workflow string) { o.metrics.LeaseExpired(workflow) }
+
+// AttemptFailed implements actors.Observer.
+func (o observer) AttemptFailed(workflow string) { o.metrics.AttemptFailed(workflow) }
 
 // RunFinished implements actors.Observer.
 func (o observer) RunFinished(workflow string, status flow.Status, took flow.Span) {

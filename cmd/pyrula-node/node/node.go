@@ -43,6 +43,9 @@ type Config struct {
 	// MaxRuns bounds the runs in memory, ended ones included; default
 	// actors.DefaultMaxRuns.
 	MaxRuns int64
+	// Hosts are the names that the header Host may have beside localhost and IP
+	// addresses; see transport.Config.
+	Hosts []string
 	// Fsync says when a commit counts as durable; default always.
 	Fsync persistence.Fsync
 	// Logger takes what an operator should know; default discards.
@@ -114,7 +117,7 @@ func (n *Node) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	n.server = transport.NewServer(transport.Config{Node: n.face(), Metrics: metrics, Logger: n.cfg.Logger})
+	n.server = transport.NewServer(transport.Config{Node: n.face(), Metrics: metrics, Logger: n.cfg.Logger, Hosts: n.cfg.Hosts})
 	go func() { n.served <- n.server.Serve(n.listener) }()
 	began := time.Now()
 	if err := n.engine.Start(ctx); err != nil {
@@ -190,6 +193,9 @@ func (n *Node) DataDir() string { return n.cfg.DataDir }
 
 // Recovery is what the start read back.
 func (n *Node) Recovery() wire.Recovery { return *n.recovery.Load() }
+
+// New says that the data directory was made by this start.
+func (n *Node) New() bool { return n.engine.Recovery().Boot == 1 }
 
 // Dropped is the number of bytes of a torn tail that the start cut off.
 func (n *Node) Dropped() int64 { return n.engine.Recovery().Dropped }
