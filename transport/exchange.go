@@ -26,7 +26,11 @@ const (
 	// that a client which is still sending sees the refusal and not a broken
 	// connection.
 	maxDrained = 8 << 20
-	// drainTimeout bounds how long that goes on.
+	// firstRead is what is allocated for a body on the word of its length alone.
+	firstRead = 32 << 10
+	// bodyTimeout bounds the arrival of a body that didn't come with its head.
+	bodyTimeout = 30 * time.Second
+	// drainTimeout bounds how long what is too large is dropped.
 	drainTimeout = 5 * time.Second
 	// statusGone is counted, never sent, for a client that went away.
 	statusGone = 499
@@ -142,10 +146,15 @@ func (x *exchange) readBody() error {
 	if x.r.ContentLength > wire.MaxBodyBytes {
 		return x.tooLarge()
 	}
-	if n := int(x.r.ContentLength) + 1; cap(x.in) < n {
+	if n := min(int(x.r.ContentLength)+1, firstRead); cap(x.in) < n {
 		x.in = make([]byte, 0, n) // and a byte that shows the end at once
 	}
-	for {
+	for reads := 0; ; reads++ {
+		if reads == 1 {
+			// Most bodies come with their head. One that doesn't has a time of its own, so
+			// that half a request doesn't hold its place for long.
+			defer x.deadline(bodyTimeout)()
+		}
 		if len(x.in) == cap(x.in) {
 			x.in = slices.Grow(x.in, max(512, len(x.in)))
 		}
@@ -162,12 +171,24 @@ func (x *exchange) readBody() error {
 	}
 }
 
+// deadline bounds the reads of the request from now on, until what it answers is
+// called. A connection that can't have one keeps the server's.
+func (x *exchange) deadline(d time.Duration) (lift func()) {
+	conn := http.NewResponseController(x.w)
+	if err := conn.SetReadDeadline(time.Now().Add(d)); err != nil {
+		return func() {}
+	}
+	return func() {
+		if err := conn.SetReadDeadline(time.Time{}); err != nil {
+			x.w.Header().Set("Connection", "close")
+		}
+	}
+}
+
 func (x *exchange) tooLarge() error {
 	// A client reads the answer only when it has sent its body, so what is on its way
-	// is dropped for a while. An error of the deadline leaves the server's own.
-	if err := http.NewResponseController(x.w).SetReadDeadline(time.Now().Add(drainTimeout)); err != nil {
-		x.w.Header().Set("Connection", "close")
-	}
+	// is dropped for a while.
+	defer x.deadline(drainTimeout)()
 	if _, err := io.CopyN(io.Discard, x.r.Body, maxDrained); err == nil {
 		x.w.Header().Set("Connection", "close")
 	}
