@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pyrula/pyrula-node/actors"
 	"github.com/pyrula/pyrula-node/flow"
 	"github.com/pyrula/pyrula-node/flow/wire"
 	"github.com/pyrula/pyrula-node/persistence/engine"
@@ -370,6 +371,15 @@ func TestModelOverChangingOwners(t *testing.T) {
 			}
 			for _, p := range m.problems {
 				w.Errorf("number %d: %s", number, p)
+			}
+			w.pass(2 * time.Second)
+			if n, lent := actors.Undelivered(w.Node), lentUnits(w); n != 0 || lent != 0 {
+				w.Errorf("at rest %d letters are on their way and %d units of credit are lent", n, lent)
+			}
+			for _, key := range []string{"r0", "r1"} {
+				if v := w.key("pair", key); v.Queued != 0 {
+					w.Errorf("at rest %d wants stand at key %s", v.Queued, key)
+				}
 			}
 			w.lawfulLog()
 			for key, at := range w.tokens() {
