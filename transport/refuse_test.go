@@ -101,6 +101,7 @@ var shapeRefusals = map[string][]refusal{
 		{`{"worker":"w","workflows":["w"],"credit":1}`, invalid, "workflows[0]"},
 		{`{"worker":"w","workflows":[{"name":"w"},{}],"credit":1}`, invalid, "workflows[1].name"},
 		{`{"worker":"w","workflows":[{"name":"v1"}],"credit":1}`, invalid, "workflows[0].name"},
+		{`{"worker":"w","workflows":[{"name":"w"},{"name":"w","version":"2"}],"credit":1}`, invalid, "workflows[1].name"},
 		{`{"worker":"w","workflows":[{"name":"w","version":1}],"credit":1}`, invalid, "workflows[0].version"},
 		{`{"worker":"w","workflows":[{"name":"w","version":"` + long[:129] + `"}],"credit":1}`, invalid, "workflows[0].version"},
 		{`{"worker":"w","workflows":[{"name":"w","gates_hash":"` + long[:129] + `"}],"credit":1}`, invalid, "workflows[0].gates_hash"},
@@ -253,7 +254,11 @@ func TestBoundsAreLegal(t *testing.T) {
 	a.send("POST", "/"+long[:129], `{}`).refused(wire.CodeUnknownWorkflow, "name")
 	a.send("PUT", "/v1/workflows/w", `{"limit":{"key":"k","max":1000000000},"max_attempts":1000000,"retry_backoff_seconds":0,"lease_seconds":86400,
 		"rate":{"key":"k","per_second":1e9,"burst":1000000000}}`).ok(200, nil)
-	workflows := strings.Repeat(`{"name":"w"},`, 255) + `{"name":"w"}`
+	var names []string
+	for i := range 256 {
+		names = append(names, fmt.Sprintf(`{"name":"w%d"}`, i))
+	}
+	workflows := strings.Join(names, ",")
 	a.send("POST", "/v1/claims", `{"worker":"`+long[:128]+`","workflows":[`+workflows+`],"credit":256}`).ok(200, nil)
 	g := a.hold("v")
 	a.send("POST", "/v1/runs/"+g.RunID+"/fail", fmt.Sprintf(`{"fence":%d,"error":{"type":%q,"message":%q}}`, g.Fence, long[:256], long[:flow.MaxErrorMessageBytes])).ok(200, nil)

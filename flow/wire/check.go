@@ -10,10 +10,10 @@ import (
 	"github.com/pyrula/pyrula-node/flow"
 )
 
-// Checks look at one request alone: names, bounds, what must stand and what isn't
-// served yet. They know no state, and they rely on the decoder for one thing: a
-// json.RawMessage is well-formed JSON. Every refusal is a *flow.FieldError that
-// names the field as the sender wrote it.
+// Checks look at one request alone: names, bounds and what isn't served yet. They
+// know no state, and they rely on the decoder for two things: a json.RawMessage is
+// well-formed JSON, and what is required stands there. Every refusal is a
+// *flow.FieldError that names the field as the sender wrote it.
 
 // triggers are what a client may say about where its run comes from.
 var triggers = []string{"client", "case", "replay", "eval"}
@@ -44,9 +44,6 @@ func present(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "
 // checkWorkflow is flow.CheckWorkflowName for a name inside a request, where it is
 // an argument and not configuration.
 func checkWorkflow(field, name string) error {
-	if name == "" {
-		return flow.Invalid(field, "is required: the name of a workflow")
-	}
 	var f *flow.FieldError
 	if err := flow.CheckWorkflowName(name); errors.As(err, &f) {
 		return flow.Invalid(field, f.Want)
@@ -63,21 +60,21 @@ func checkVersion(field, version string) error {
 
 func checkWorker(name string) error {
 	if !flow.ValidName(name) {
-		return flow.Invalid("worker", "is required: "+flow.NameRule)
+		return flow.Invalid("worker", "must be "+flow.NameRule)
 	}
 	return nil
 }
 
 func checkFence(fence uint64) error {
 	if fence == 0 {
-		return flow.Invalid("fence", "is required: the fence of the grant, an integer of at least 1")
+		return flow.Invalid("fence", "must be the fence of the grant, an integer of at least 1")
 	}
 	return nil
 }
 
 func checkRunID(id string) error {
 	if _, err := flow.ParseRunID(id); err != nil {
-		return flow.Invalid("run_id", `is required: "run_" and 26 characters of Crockford's base 32`)
+		return flow.Invalid("run_id", `must be "run_" and 26 characters of Crockford's base 32`)
 	}
 	return nil
 }
@@ -173,9 +170,13 @@ func (c *Claim) Check() error {
 		if err := c.Workflows[i].check(); err != nil {
 			return within(entry("workflows", i), err)
 		}
+		name := c.Workflows[i].Name
+		if slices.ContainsFunc(c.Workflows[:i], func(w ClaimWorkflow) bool { return w.Name == name }) {
+			return flow.Invalid(entry("workflows", i)+"name", "must not stand twice: one claim serves one version of a workflow")
+		}
 	}
 	if c.Credit < 0 || c.Credit > MaxBatch {
-		return flow.Invalid("credit", fmt.Sprintf("is required: an integer from 0 to %d", MaxBatch))
+		return flow.Invalid("credit", fmt.Sprintf("must be an integer from 0 to %d", MaxBatch))
 	}
 	return CheckWait("wait_ms", c.WaitMS)
 }
@@ -246,7 +247,7 @@ func (f *Fail) Check() error {
 		return err
 	}
 	if n := len(f.Error.Type); n < 1 || n > flow.MaxErrorTypeBytes {
-		return flow.Invalid("error.type", fmt.Sprintf("is required: 1 to %d bytes", flow.MaxErrorTypeBytes))
+		return flow.Invalid("error.type", fmt.Sprintf("must be 1 to %d bytes", flow.MaxErrorTypeBytes))
 	}
 	if err := checkSize("error.message", len(f.Error.Message), flow.MaxErrorMessageBytes); err != nil {
 		return err
@@ -266,8 +267,10 @@ func (s *Suspend) Check() error {
 		return notServed("until.runs")
 	case s.Until.TimeoutSeconds != nil:
 		return notServed("until.timeout_seconds")
-	case s.Until.AtMS == nil || *s.Until.AtMS < 0:
-		return flow.Invalid("until.at_ms", "is required: Unix milliseconds, an integer of at least 0")
+	case s.Until.AtMS == nil:
+		return flow.Invalid("until.at_ms", "is required")
+	case *s.Until.AtMS < 0:
+		return flow.Invalid("until.at_ms", "must be Unix milliseconds, an integer of at least 0")
 	}
 	return checkClaim(s.Claim)
 }

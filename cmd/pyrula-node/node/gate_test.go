@@ -188,6 +188,20 @@ func TestP22_P77SubmitBeforeDeclare(t *testing.T) {
 	}
 }
 
+// P22, P17: fails when a claim may name two versions of one workflow: a run could
+// then be given to the version that may not have it.
+func TestP22_P17ClaimServesOneVersion(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	s.declare("w", `{"version":"0"}`)
+	s.declare("w", `{"version":"1","limit":{"key":"k","max":1}}`)
+	a := s.post("/v1/claims", `{"worker":"w1","workflows":[{"name":"w","version":"0"},{"name":"w","version":"1"}],"credit":1}`)
+	s.refused(a, 422, "invalid_argument")
+	if field := a.at("field").String(); field != "workflows[1].name" {
+		t.Errorf("the field is %q", field)
+	}
+}
+
 // P17, P59, P86: fails when a lowered max stops a run, or lets one start before the
 // count is below it.
 func TestP86_P59LoweredMax(t *testing.T) {
