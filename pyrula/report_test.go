@@ -193,6 +193,19 @@ func TestReportNotNow(t *testing.T) {
 // TestReportRefused: a bad result refuses its whole batch, so the others are sent
 // alone, and its own run fails: without an end it would run again and again.
 func TestReportRefused(t *testing.T) {
+	// Which results travel together is up to the scheduler.
+	for range 50 {
+		if reportRefused(t) >= 3 {
+			return
+		}
+	}
+	t.Error("never did three results travel together, so the test shows nothing")
+}
+
+// reportRefused has one of eight results refused and returns the most that travelled
+// together.
+func reportRefused(t *testing.T) (together int) {
+	t.Helper()
 	inWorld(t, func(t *testing.T, w *world) {
 		gates := []chan struct{}{make(chan struct{}), make(chan struct{})}
 		wf := pyrula.Define("charge", func(r *pyrula.Run, o order) (string, error) {
@@ -219,12 +232,8 @@ func TestReportRefused(t *testing.T) {
 		synctest.Wait() // four requests are under way: the other results travel together
 		close(gates[1])
 		pass(time.Minute)
-		together := 0
 		for _, batch := range completions(t, w) {
 			together = max(together, len(batch.Runs))
-		}
-		if together < 3 {
-			t.Fatalf("at most %d results travelled together, so the test shows nothing", together)
 		}
 		for i := range 8 {
 			want := "completed"
@@ -240,6 +249,7 @@ func TestReportRefused(t *testing.T) {
 		}
 		k.end()
 	})
+	return together
 }
 
 // TestP51StaleReport: a report that comes too late is refused, said in the log, and
