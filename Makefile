@@ -42,7 +42,10 @@ fuzz: ## fuzz each target for FUZZTIME
 		$(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) "$$package" </dev/null || exit 1; \
 	done
 
-bench: ## micro benchmarks matching BENCH, with allocations
+bench: ## claim cycles over HTTP against a node of its own; ARGS are its flags
+	$(GO) run ./bench/http $(ARGS)
+
+micro: ## micro benchmarks matching BENCH, with allocations
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 60m ./...
 
 cover: ## coverage of all packages, in total and in coverage.out
@@ -58,4 +61,4 @@ demo: ## a short demonstration on this machine
 build: ## the static binary in bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/ ./cmd/...
 
-.PHONY: help test race tidy rules lint fuzz bench cover torture demo build
+.PHONY: help test race tidy rules lint fuzz bench micro cover torture demo build

@@ -256,7 +256,7 @@ func (f *workflowView) forget(k *readyKey) {
 }
 
 // setReady follows whether a shard's ready set is known.
-func (d *dispatcher) setReady(v *shardView, ready bool) { //nolint:revive // the fact itself, not a mode
+func (d *dispatcher) setReady(v *shardView, ready bool) {
 	if v.ready == ready {
 		return
 	}
