@@ -35,18 +35,18 @@ func TestP57DeclarationOutOfRange(t *testing.T) {
 		{"limit.key", pyrula.Define("x", charge, pyrula.Limit{Key: func(order) (string, int) { return "", 1 }, Max: 1})},
 		{"limit.key", pyrula.Define("x", charge, pyrula.Limit{Key: func() string { return "" }, Max: 1})},
 		{"limit.key", pyrula.Define("x", charge, pyrula.Limit{Key: func(...order) string { return "" }, Max: 1})},
-		{"limit.key", pyrula.Define("x", charge, pyrula.Limit{Key: "cel:params.tenant", Max: 1})},
+		{"limit.key must", pyrula.Define("x", charge, pyrula.Limit{Key: "cel:params.tenant", Max: 1})},
 		{"limit.key", pyrula.Define("x", charge, pyrula.Limit{Key: strings.Repeat("k", 129), Max: 1})},
 		{"limit.label", pyrula.Define("x", charge, pyrula.Limit{Key: "tenant", Label: "l", Max: 1})},
 		{"limit.key.function", pyrula.Define("x", charge, pyrula.Limit{Key: tenant, Label: "a\nb", Max: 1})},
-		{"limit ", pyrula.Define("x", charge, pyrula.Limit{Key: "a", Max: 1}, pyrula.Limit{Key: "b", Max: 1})},
+		{"limit ", pyrula.Define("x", charge, pyrula.Limit{Key: "id", Max: 1}, pyrula.Limit{Key: "tenant", Max: 1})},
 		{"rate.per_second", pyrula.Define("x", charge, pyrula.Rate{Key: "tenant"})},
 		{"rate.per_second", pyrula.Define("x", charge, pyrula.Rate{Key: "tenant", PerSecond: -1})},
 		{"rate.per_second", pyrula.Define("x", charge, pyrula.Rate{Key: "tenant", PerSecond: math.NaN()})},
 		{"rate.per_second", pyrula.Define("x", charge, pyrula.Rate{Key: "tenant", PerSecond: math.Inf(1)})},
 		{"rate.burst", pyrula.Define("x", charge, pyrula.Rate{Key: "tenant", PerSecond: 1, Burst: -1})},
 		{"rate.key", pyrula.Define("x", charge, pyrula.Rate{PerSecond: 1})},
-		{"rate ", pyrula.Define("x", charge, pyrula.Rate{Key: "a", PerSecond: 1}, pyrula.Rate{Key: "a", PerSecond: 2})},
+		{"rate ", pyrula.Define("x", charge, pyrula.Rate{Key: "id", PerSecond: 1}, pyrula.Rate{Key: "id", PerSecond: 2})},
 		{"version", pyrula.Define("x", charge, pyrula.Version("a\x00"))},
 		{"max_attempts", pyrula.Define("x", charge, pyrula.MaxAttempts(0))},
 		{"max_attempts", pyrula.Define("x", charge, pyrula.MaxAttempts(1_000_001))},
@@ -90,6 +90,63 @@ func TestP57ParamsMustBeAnObject(t *testing.T) {
 		pyrula.Define("x", func(*pyrula.Run, struct{}) (int, error) { return 0, nil }).Err(),
 	}
 	if err := errors.Join(right...); err != nil {
+		t.Error(err)
+	}
+}
+
+type inner struct {
+	Region string `json:"region"`
+	Secret string `json:"-"`
+}
+
+type outer struct {
+	inner
+	*order
+	Named  inner `json:"named"`
+	Plain  string
+	Opt    int `json:",omitempty"`
+	hidden string
+}
+
+type named struct {
+	inner `json:"inner"`
+	ID    string `json:"id"`
+}
+
+type textual struct{ A string }
+
+func (textual) MarshalJSON() ([]byte, error) { return []byte("{}"), nil }
+
+// TestP57KeyMustBeAParameter: a key name that no run could have is refused with the
+// names that there are; a type that may have any name isn't judged.
+func TestP57KeyMustBeAParameter(t *testing.T) {
+	want := `limit.key "Tenant" is no parameter of pyrula_test.order: tenant, id`
+	if err := pyrula.Define("x", charge, pyrula.Limit{Key: "Tenant", Max: 1}).Err(); err == nil || !strings.HasSuffix(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
+	}
+	if err := pyrula.Define("x", charge, pyrula.Rate{Key: "region", PerSecond: 1}).Err(); err == nil || !strings.Contains(err.Error(), `: rate.key "region" is no parameter`) {
+		t.Errorf("a rate: %v", err)
+	}
+	for key, ok := range map[string]bool{
+		"region": true, "tenant": true, "named": true, "Plain": true, "Opt": true,
+		"Secret": false, "inner": false, "order": false, "hidden": false, "plain": false,
+	} {
+		if err := pyrula.Define("x", func(*pyrula.Run, *outer) (int, error) { return 0, nil }, pyrula.Limit{Key: key, Max: 1}).Err(); (err == nil) != ok {
+			t.Errorf("key %q of outer: %v", key, err)
+		}
+	}
+	for key, ok := range map[string]bool{"inner": true, "id": true, "region": false} {
+		if err := pyrula.Define("x", func(*pyrula.Run, named) (int, error) { return 0, nil }, pyrula.Limit{Key: key, Max: 1}).Err(); (err == nil) != ok {
+			t.Errorf("key %q of named: %v", key, err)
+		}
+	}
+	anyName := pyrula.Limit{Key: "whatever", Max: 1}
+	if err := errors.Join(
+		pyrula.Define("x", func(*pyrula.Run, map[string]int) (int, error) { return 0, nil }, anyName).Err(),
+		pyrula.Define("x", func(*pyrula.Run, any) (int, error) { return 0, nil }, anyName).Err(),
+		pyrula.Define("x", func(*pyrula.Run, textual) (int, error) { return 0, nil }, anyName).Err(),
+		pyrula.Define("x", func(*pyrula.Run, *textual) (int, error) { return 0, nil }, anyName).Err(),
+	); err != nil {
 		t.Error(err)
 	}
 }

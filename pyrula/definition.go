@@ -1,9 +1,12 @@
 package pyrula
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/pyrula/pyrula-node/flow"
@@ -71,7 +74,7 @@ func (d *definition) keySource(gate string, key any, label string) (flow.KeySour
 	case isName && label != "":
 		return flow.KeySource{}, d.wrong(gate+".label", "belongs to a function, and the key is a parameter name")
 	case isName:
-		return flow.KeySource{Name: name}, nil
+		return d.parameter(gate, name)
 	case key == nil || !keyFunction(d.input, key):
 		return flow.KeySource{}, d.wrong(gate+".key", fmt.Sprintf(
 			"must be the name of a parameter, a func(%[1]v) string or a func(%[1]v) (string, error), not %[2]T", d.input, key))
@@ -79,6 +82,22 @@ func (d *definition) keySource(gate string, key any, label string) (flow.KeySour
 		label = gate
 	}
 	return flow.KeySource{Function: label}, nil
+}
+
+// parameter is the source of a key that is a parameter by name. A name that no field
+// of In has would give every run the key "", and so one queue for all, which nobody
+// means.
+func (d *definition) parameter(gate, name string) (flow.KeySource, error) {
+	source := flow.KeySource{Name: name}
+	if err := (flow.Limit{Key: source, Max: 1}).Validate(gate); err != nil {
+		return source, misconfigured(d.name, err) // no parameter could have the name
+	}
+	fields, closed := parametersOf(d.input)
+	if !closed || slices.Contains(fields, name) {
+		return source, nil
+	}
+	return source, &ConfigurationError{Workflow: d.name, Field: gate + ".key", Want: fmt.Sprintf(
+		"%q is no parameter of %v: %s", name, d.input, cmp.Or(strings.Join(fields, ", "), "it has none"))}
 }
 
 // functionKey says that a key is resolved where runs are submitted.

@@ -48,6 +48,11 @@ func newHTTP(addr string, client *http.Client) (*httpTransport, error) {
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
 		return nil, fmt.Errorf("%w: the address %q must be host:port or a URL with http or https", ErrConfiguration, addr)
 	}
+	if port := u.Port(); port != "" {
+		if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+			return nil, fmt.Errorf("%w: the address %q: the port must be a number from 0 to 65535", ErrConfiguration, addr)
+		}
+	}
 	t := &httpTransport{base: strings.TrimSuffix(u.String(), "/"), client: client}
 	if client == nil {
 		t.owned = true

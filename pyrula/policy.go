@@ -22,6 +22,8 @@ type Policy interface {
 // string or a function of the In of Define" in a field's type, so Key is checked by
 // [Define] and a wrong one is an [ErrConfiguration] where the workflow is used first.
 // A parameter that is missing gives the key "" (P13), which is a key like any other.
+// A name that no field of a struct In encodes as is refused by [Define]; a map or a
+// type with its own MarshalJSON may have any.
 //
 // A function runs where the run is submitted, so only programs that have the
 // workflow's code can submit it (P20). It must give the same text for the same

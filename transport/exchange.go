@@ -68,7 +68,7 @@ func (x *exchange) release() {
 	if cap(out) > maxKeptBuffer {
 		out = nil
 	}
-	rd.b, rd.err = nil, nil
+	rd.b, rd.err, rd.missing = nil, nil, nil
 	*x = exchange{in: in[:0], out: out[:0], reader: rd}
 	exchanges.Put(x)
 }

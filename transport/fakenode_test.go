@@ -21,6 +21,7 @@ import (
 type fakeNode struct {
 	mu        sync.Mutex // guards everything below
 	err       error
+	claimErr  error // of claims alone
 	workflows map[string]wire.Workflow
 	runs      map[flow.RunID]*fakeRun
 	order     []flow.RunID
@@ -160,6 +161,9 @@ func (n *fakeNode) wait(ctx context.Context, ready func() bool) error {
 
 func (n *fakeNode) Claim(ctx context.Context, c wire.Claim) (wire.Claimed, error) {
 	var got wire.Claimed
+	if n.claimErr != nil {
+		return got, n.claimErr
+	}
 	timer := time.NewTimer(time.Duration(c.WaitMS) * time.Millisecond)
 	defer timer.Stop()
 	over := false

@@ -31,15 +31,16 @@ var notInBodies = []string{"Key", "ListQuery"}
 
 // schema is what the tests read of a schema.
 type schema struct {
-	Ref        string            `json:"$ref"`
-	Type       typeNames         `json:"type"`
-	Enum       []any             `json:"enum"`
-	OneOf      []schema          `json:"oneOf"`
-	AllOf      []schema          `json:"allOf"`
-	Items      *schema           `json:"items"`
-	Required   []string          `json:"required"`
-	Properties map[string]schema `json:"properties"`
-	Additional *bool             `json:"additionalProperties"`
+	Ref         string            `json:"$ref"`
+	Type        typeNames         `json:"type"`
+	Enum        []any             `json:"enum"`
+	OneOf       []schema          `json:"oneOf"`
+	AllOf       []schema          `json:"allOf"`
+	Items       *schema           `json:"items"`
+	Required    []string          `json:"required"`
+	Properties  map[string]schema `json:"properties"`
+	Additional  *bool             `json:"additionalProperties"`
+	Description string            `json:"description"`
 }
 
 // typeNames is the keyword type: one name or several.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/pyrula/pyrula-node/flow"
 	"github.com/pyrula/pyrula-node/flow/wire"
@@ -133,7 +134,9 @@ func ProblemOf(err error) *wire.Problem {
 		return problemOfField(f)
 	}
 	if errors.Is(err, flow.ErrBadRunID) {
-		return problem(wire.CodeUnknownRun, err.Error())
+		// Without the package's name: a person reads it.
+		what := strings.TrimPrefix(flow.ErrBadRunID.Error(), "flow: ")
+		return problem(wire.CodeUnknownRun, strings.TrimSuffix(err.Error(), flow.ErrBadRunID.Error())+what)
 	}
 	for _, r := range table {
 		if r.sentinel != nil && errors.Is(err, r.sentinel) {

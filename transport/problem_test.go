@@ -131,7 +131,7 @@ func TestProblemOf(t *testing.T) {
 		{errors.Join(flow.Invalid("a", "must be b"), flow.ErrOverloaded), wire.CodeInvalid, "a", "a must be b"},
 		{fmt.Errorf("x: %w", &flow.FieldError{Kind: flow.ErrConfiguration, Field: "f", Want: "w"}), wire.CodeConfiguration, "f", "f w"},
 		{&flow.FieldError{Kind: flow.ErrUnsupported, Field: "trigger", Want: "w"}, wire.CodeConfiguration, "trigger", "trigger w"},
-		{fmt.Errorf("x: %w", flow.ErrBadRunID), wire.CodeUnknownRun, "", "x: " + flow.ErrBadRunID.Error()},
+		{fmt.Errorf("x: %w", flow.ErrBadRunID), wire.CodeUnknownRun, "", "x: " + strings.TrimPrefix(flow.ErrBadRunID.Error(), "flow: ")},
 		{fmt.Errorf("x: %w", context.Canceled), wire.CodeOutcomeUnknown, "", "the request was interrupted"},
 		{context.DeadlineExceeded, wire.CodeOutcomeUnknown, "", "the request was interrupted"},
 		{errors.New("open /secret: permission denied"), wire.CodeInternal, "", ""},

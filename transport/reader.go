@@ -3,7 +3,9 @@ package transport
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/pyrula/pyrula-node/flow"
@@ -24,9 +26,18 @@ type reader struct {
 	b     []byte
 	i     int
 	err   error
-	kind  error    // of refused values: flow.ErrInvalid, or flow.ErrConfiguration in a declaration
-	path  []place  // of the value that is being read
-	names [][]byte // of the open objects' fields so far, to find one that stands twice
+	kind  error   // of refused values: flow.ErrInvalid, or flow.ErrConfiguration in a declaration
+	path  []place // of the value that is being read
+	names []named // of the open objects' fields so far, to find one that stands twice
+	// missing is the first required field that isn't there. It is told when nothing
+	// else is wrong: what isn't JSON at all is the better news.
+	missing error
+}
+
+// named is a field of an open object, and whether it is null.
+type named struct {
+	text []byte
+	null bool
 }
 
 // place is one step of a path: a field, or an element when index isn't negative.
@@ -121,6 +132,9 @@ func (r *reader) end() error {
 			r.err = malformed(r.i, "data after the JSON document")
 		}
 	}
+	if r.err == nil {
+		r.err = r.missing
+	}
 	return r.err
 }
 
@@ -166,8 +180,9 @@ func (r *reader) word(w string) bool {
 
 // members is the state of a loop over an object; elements over an array.
 type members struct {
-	base  int // the names of this object begin here
-	begun bool
+	base     int // the names of this object begin here
+	begun    bool
+	required []string
 }
 
 type elements struct {
@@ -178,10 +193,13 @@ type elements struct {
 
 // object begins an object; member reads its next field's name:
 //
-//	for m := r.object(); r.member(&m); {
+//	for m := r.object("fence"); r.member(&m); {
 //		switch r.name() {
-func (r *reader) object() members {
-	m := members{base: len(r.names)}
+//
+// An object without one of its required fields is refused. One that stands in a field
+// which is required too has its whole name: "error.type".
+func (r *reader) object(required ...string) members {
+	m := members{base: len(r.names), required: required}
 	switch r.peek() {
 	case '{':
 		r.i++
@@ -201,6 +219,7 @@ func (r *reader) member(m *members) bool {
 		return false
 	case c == '}':
 		r.i++
+		r.need(m)
 		r.path = r.path[:len(r.path)-1]
 		r.names = r.names[:m.base]
 		return false
@@ -223,14 +242,26 @@ func (r *reader) member(m *members) bool {
 	}
 	r.i++
 	r.path[len(r.path)-1].name = name
-	return r.first(name, m.base)
+	return r.first(named{name, r.peek() == 'n'}, m.base)
+}
+
+// need remembers the first required field that an object doesn't have.
+func (r *reader) need(m *members) {
+	for _, required := range m.required {
+		name, _, _ := strings.Cut(required, ".")
+		there := slices.ContainsFunc(r.names[m.base:], func(n named) bool { return string(n.text) == name && !n.null })
+		if !there && r.missing == nil {
+			r.path[len(r.path)-1].name = []byte(required)
+			r.missing = &flow.FieldError{Kind: r.kind, Field: r.where(), Want: "is required"}
+		}
+	}
 }
 
 // first refuses a field that stands twice: which of the two counts would be a
 // guess, and a guess about a fence is no fence.
-func (r *reader) first(name []byte, base int) bool {
+func (r *reader) first(name named, base int) bool {
 	for _, earlier := range r.names[base:] {
-		if string(earlier) == string(name) {
+		if string(earlier.text) == string(name.text) {
 			r.wrong("must not stand twice")
 			return false
 		}
@@ -312,27 +343,28 @@ func (r *reader) strPtr() *string {
 	return new(r.str())
 }
 
-// integer reads a whole number that fits 64 bits with a sign.
-func (r *reader) integer() int64 {
+// integer reads a whole number that fits 64 bits with a sign. want says what would be
+// right; the bounds are checked later.
+func (r *reader) integer(want string) int64 {
 	if r.null() {
 		return 0
 	}
-	token := r.digits("must be an integer")
+	token := r.digits(want)
 	if r.err != nil {
 		return 0
 	}
 	n, err := strconv.ParseInt(string(token), 10, 64)
 	if err != nil {
-		r.wrong("must be an integer")
+		r.wrong(want)
 	}
 	return n
 }
 
-func (r *reader) integerPtr() *int64 {
+func (r *reader) integerPtr(want string) *int64 {
 	if r.null() {
 		return nil
 	}
-	return new(r.integer())
+	return new(r.integer(want))
 }
 
 // fence reads a whole number without a sign.

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"encoding/json"
+	"fmt"
 
 	"github.com/pyrula/pyrula-node/flow"
 	"github.com/pyrula/pyrula-node/flow/wire"
@@ -10,8 +11,22 @@ import (
 // One method for each shape of a request reads it; flow/wire checks it. A shape
 // that may be missing is read by a function that answers nil for null.
 
-func (r *reader) submit() (s wire.Submit) {
-	for m := r.object(); r.member(&m); {
+// What an integer must be, as the check of its bounds says it too.
+var (
+	wantCredit   = fmt.Sprintf("must be an integer from 0 to %d", wire.MaxBatch)
+	wantWait     = fmt.Sprintf("must be an integer from 0 to %d", wire.MaxWaitMillis)
+	wantMax      = fmt.Sprintf("must be an integer from 1 to %d", flow.MaxLimit)
+	wantBurst    = fmt.Sprintf("must be an integer from 1 to %d", flow.MaxBurst)
+	wantAttempts = fmt.Sprintf("must be an integer from 1 to %d", flow.MaxAttempts)
+)
+
+const wantAt = "must be Unix milliseconds, an integer of at least 0"
+
+func (r *reader) submit() wire.Submit { return r.submitWith() }
+
+// submitWith reads a submit with what its path requires of it.
+func (r *reader) submitWith(required ...string) (s wire.Submit) {
+	for m := r.object(required...); r.member(&m); {
 		switch r.name() {
 		case "workflow":
 			s.Workflow = r.str()
@@ -80,11 +95,11 @@ func (r *reader) stampKeys() *wire.StampKeys {
 }
 
 func (r *reader) batch() (b wire.Batch) {
-	for m := r.object(); r.member(&m); {
+	for m := r.object("runs"); r.member(&m); {
 		switch r.name() {
 		case "runs":
 			for l := r.list(wire.MaxBatch); r.element(&l); {
-				b.Runs = append(b.Runs, r.submit())
+				b.Runs = append(b.Runs, r.submitWith("workflow"))
 			}
 		default:
 			r.unknown()
@@ -94,8 +109,7 @@ func (r *reader) batch() (b wire.Batch) {
 }
 
 func (r *reader) claim() (c wire.Claim) {
-	c.Credit = missingCredit
-	for m := r.object(); r.member(&m); {
+	for m := r.object("worker", "workflows", "credit"); r.member(&m); {
 		switch r.name() {
 		case "worker":
 			c.Worker = r.str()
@@ -104,25 +118,14 @@ func (r *reader) claim() (c wire.Claim) {
 				c.Workflows = append(c.Workflows, r.claimWorkflow())
 			}
 		case "credit":
-			c.Credit = r.credit()
+			c.Credit = int(r.integer(wantCredit))
 		case "wait_ms":
-			c.WaitMS = r.integer()
+			c.WaitMS = r.integer(wantWait)
 		default:
 			r.unknown()
 		}
 	}
 	return c
-}
-
-// missingCredit is out of bounds, so that a claim without a credit is refused: it
-// would be a worker that never gets a run.
-const missingCredit = -1
-
-func (r *reader) credit() int {
-	if r.null() {
-		return missingCredit
-	}
-	return int(r.integer())
 }
 
 func (r *reader) claimPtr() *wire.Claim {
@@ -133,7 +136,7 @@ func (r *reader) claimPtr() *wire.Claim {
 }
 
 func (r *reader) claimWorkflow() (w wire.ClaimWorkflow) {
-	for m := r.object(); r.member(&m); {
+	for m := r.object("name"); r.member(&m); {
 		switch r.name() {
 		case "name":
 			w.Name = r.str()
@@ -149,7 +152,7 @@ func (r *reader) claimWorkflow() (w wire.ClaimWorkflow) {
 }
 
 func (r *reader) heartbeat() (h wire.Heartbeat) {
-	for m := r.object(); r.member(&m); {
+	for m := r.object("worker", "runs"); r.member(&m); {
 		switch r.name() {
 		case "worker":
 			h.Worker = r.str()
@@ -165,7 +168,7 @@ func (r *reader) heartbeat() (h wire.Heartbeat) {
 }
 
 func (r *reader) beat() (b wire.Beat) {
-	for m := r.object(); r.member(&m); {
+	for m := r.object("run_id", "fence"); r.member(&m); {
 		switch r.name() {
 		case "run_id":
 			b.RunID = r.str()
@@ -179,7 +182,7 @@ func (r *reader) beat() (b wire.Beat) {
 }
 
 func (r *reader) complete() (c wire.Complete) {
-	for m := r.object(); r.member(&m); {
+	for m := r.object("fence"); r.member(&m); {
 		switch r.name() {
 		case "fence":
 			c.Fence = r.fence()
@@ -195,7 +198,7 @@ func (r *reader) complete() (c wire.Complete) {
 }
 
 func (r *reader) completeBatch() (b wire.CompleteBatch) {
-	for m := r.object(); r.member(&m); {
+	for m := r.object("runs"); r.member(&m); {
 		switch r.name() {
 		case "runs":
 			for l := r.list(wire.MaxBatch); r.element(&l); {
@@ -211,7 +214,7 @@ func (r *reader) completeBatch() (b wire.CompleteBatch) {
 }
 
 func (r *reader) completion() (c wire.Completion) {
-	for m := r.object(); r.member(&m); {
+	for m := r.object("run_id", "fence"); r.member(&m); {
 		switch r.name() {
 		case "run_id":
 			c.RunID = r.str()
@@ -227,7 +230,7 @@ func (r *reader) completion() (c wire.Completion) {
 }
 
 func (r *reader) fail() (f wire.Fail) {
-	for m := r.object(); r.member(&m); {
+	for m := r.object("fence", "error.type"); r.member(&m); {
 		switch r.name() {
 		case "fence":
 			f.Fence = r.fence()
@@ -248,7 +251,7 @@ func (r *reader) runError() (e wire.RunError) {
 	if r.null() {
 		return e
 	}
-	for m := r.object(); r.member(&m); {
+	for m := r.object("type"); r.member(&m); {
 		switch r.name() {
 		case "type":
 			e.Type = r.str()
@@ -262,7 +265,7 @@ func (r *reader) runError() (e wire.RunError) {
 }
 
 func (r *reader) suspend() (s wire.Suspend) {
-	for m := r.object(); r.member(&m); {
+	for m := r.object("fence"); r.member(&m); {
 		switch r.name() {
 		case "fence":
 			s.Fence = r.fence()
@@ -284,7 +287,7 @@ func (r *reader) until() (u wire.Until) {
 	for m := r.object(); r.member(&m); {
 		switch r.name() {
 		case "at_ms":
-			u.AtMS = r.integerPtr()
+			u.AtMS = r.integerPtr(wantAt)
 		case "signal":
 			u.Signal = r.str()
 		case "timeout_seconds":
@@ -337,7 +340,7 @@ func (r *reader) declaration() (d wire.Declaration) {
 		case "trigger":
 			d.Trigger = r.raw()
 		case "max_attempts":
-			d.MaxAttempts = r.integerPtr()
+			d.MaxAttempts = r.integerPtr(wantAttempts)
 		case "retry_backoff_seconds":
 			d.RetryBackoffSeconds = r.numberPtr()
 		case "lease_seconds":
@@ -358,12 +361,12 @@ func (r *reader) limit() *wire.Limit {
 		return nil
 	}
 	var l wire.Limit
-	for m := r.object(); r.member(&m); {
+	for m := r.object("key", "max"); r.member(&m); {
 		switch r.name() {
 		case "key":
 			l.Key = r.key()
 		case "max":
-			l.Max = r.integer()
+			l.Max = r.integer(wantMax)
 		default:
 			r.unknown()
 		}
@@ -376,14 +379,14 @@ func (r *reader) rate() *wire.Rate {
 		return nil
 	}
 	var t wire.Rate
-	for m := r.object(); r.member(&m); {
+	for m := r.object("key", "per_second"); r.member(&m); {
 		switch r.name() {
 		case "key":
 			t.Key = r.key()
 		case "per_second":
 			t.PerSecond = r.number()
 		case "burst":
-			t.Burst = r.integerPtr()
+			t.Burst = r.integerPtr(wantBurst)
 		default:
 			r.unknown()
 		}

@@ -2,8 +2,10 @@ package transport
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 
 	"github.com/pyrula/pyrula-node/flow"
 	"github.com/pyrula/pyrula-node/flow/wire"
@@ -33,7 +35,8 @@ func (s *Server) claim(ctx context.Context, c wire.Claim) (wire.Claimed, error) 
 		return wire.Claimed{}, errDraining
 	}
 	if c.WaitMS == 0 {
-		return s.node.Claim(ctx, c)
+		got, err := s.node.Claim(ctx, c)
+		return got, s.undeclared(ctx, c, err)
 	}
 	waiting, done := s.polls.begin(ctx)
 	defer done()
@@ -41,7 +44,47 @@ func (s *Server) claim(ctx context.Context, c wire.Claim) (wire.Claimed, error) 
 	if err != nil && waiting.Err() != nil && ctx.Err() == nil {
 		return wire.Claimed{}, nil // the wait is over, early
 	}
-	return got, err
+	return got, s.undeclared(ctx, c, err)
+}
+
+// undeclared says which of a claim's workflows was never declared: a wrong name is
+// mended otherwise than a wrong version. Other errors pass unchanged.
+func (s *Server) undeclared(ctx context.Context, c wire.Claim, err error) error {
+	if !errors.Is(err, flow.ErrNotDeclared) {
+		return err
+	}
+	for i, w := range c.Workflows {
+		known, asked := s.node.Workflow(ctx, w.Name)
+		place := fmt.Sprintf("workflows[%d].", i)
+		switch {
+		case errors.Is(asked, flow.ErrUnknownWorkflow):
+			return notDeclared(place+"name", fmt.Sprintf("no workflow %q is declared, declare it first", w.Name))
+		case asked != nil:
+			return err
+		case !slices.ContainsFunc(known.Versions, func(v wire.WorkflowVersion) bool { return v.Version == w.Version }):
+			return notDeclared(place+"version", fmt.Sprintf("workflow %q has no version %q, declare it first", w.Name, w.Version))
+		case w.GatesHash != "" && !slices.ContainsFunc(known.Versions, func(v wire.WorkflowVersion) bool {
+			return v.Version == w.Version && v.GatesHash == w.GatesHash
+		}):
+			return notDeclared(place+"gates_hash", fmt.Sprintf("version %q of workflow %q was never declared with these gates", w.Version, w.Name))
+		}
+	}
+	return err
+}
+
+// notDeclared is the problem of something that was never declared, and its field.
+func notDeclared(field, what string) *wire.Problem {
+	p := problem(wire.CodeNotDeclared, field+": "+what)
+	p.Field = field
+	return p
+}
+
+// unheld tells the sender of a stale fence what to do. Other errors pass unchanged.
+func unheld(err error, fence uint64) error {
+	if !errors.Is(err, flow.ErrStaleFence) {
+		return err
+	}
+	return problem(wire.CodeStaleFence, fmt.Sprintf("fence %d does not hold the run: stop the body and drop its result", fence))
 }
 
 // claimAfter serves the claim inside a message that ended work. What that message
@@ -52,7 +95,11 @@ func (x *exchange) claimAfter(c *wire.Claim) (*[]wire.Grant, *wire.Problem) {
 	}
 	got, err := x.s.claim(x.r.Context(), *c)
 	if err != nil {
-		return &[]wire.Grant{}, x.problemFor(err)
+		p := x.problemFor(err)
+		if p.Code == wire.CodeNotDeclared && p.Field != "" {
+			p.Field, p.Detail = "claim."+p.Field, "claim."+p.Detail
+		}
+		return &[]wire.Grant{}, p
 	}
 	return &got.Runs, nil
 }
@@ -87,7 +134,7 @@ func (x *exchange) completeOne() error {
 		return shortAnswer("complete", 1, len(got), len(errs))
 	}
 	if errs[0] != nil {
-		return errs[0]
+		return unheld(errs[0], c.Fence)
 	}
 	return x.ended(wire.Ended{RunID: got[0].RunID, Status: got[0].Status}, c.Claim)
 }
@@ -104,7 +151,7 @@ func (x *exchange) failOne() error {
 	}
 	got, err := x.s.node.Fail(x.r.Context(), id, *f)
 	if err != nil {
-		return err
+		return unheld(err, f.Fence)
 	}
 	return x.ended(got, f.Claim)
 }
@@ -121,7 +168,7 @@ func (x *exchange) suspendOne() error {
 	}
 	got, err := x.s.node.Suspend(x.r.Context(), id, *s)
 	if err != nil {
-		return err
+		return unheld(err, s.Fence)
 	}
 	return x.ended(got, s.Claim)
 }
@@ -144,7 +191,7 @@ func (x *exchange) completeBatch() error {
 	}
 	for i, err := range errs {
 		if err != nil {
-			got[i] = wire.CompleteResult{RunID: batch.Runs[i].RunID, Problem: x.problemFor(err)}
+			got[i] = wire.CompleteResult{RunID: batch.Runs[i].RunID, Problem: x.problemFor(unheld(err, batch.Runs[i].Fence))}
 		}
 	}
 	answer := wire.CompleteBatchResult{Results: got}

@@ -114,16 +114,21 @@ type ready struct {
 }
 
 // follow reads a server's log to its end: it hands over the line that says ready, and
-// passes on what isn't plain information.
+// passes on what isn't plain information. Warnings before it is ready are about its
+// data directory, which is new on purpose.
 func follow(log io.Reader, to io.Writer, found chan<- ready) {
-	lines := bufio.NewScanner(log)
+	lines, started := bufio.NewScanner(log), false
 	for lines.Scan() {
 		var r ready
-		if err := json.Unmarshal(lines.Bytes(), &r); err == nil && r.Level == "INFO" {
-			if r.Msg == "ready" {
+		if err := json.Unmarshal(lines.Bytes(), &r); err == nil {
+			switch {
+			case r.Level == "INFO" && r.Msg == "ready" && !started:
+				started = true
 				found <- r
+				continue
+			case r.Level == "INFO", r.Level == "WARN" && !started:
+				continue
 			}
-			continue
 		}
 		fmt.Fprintf(to, "server: %s\n", bytes.TrimSpace(lines.Bytes()))
 	}

@@ -83,15 +83,16 @@ func TestStopOfAServerThatHasEnded(t *testing.T) {
 
 // Fails when a warning of the server is swallowed, or information is passed on.
 func TestFollowPassesOnWarnings(t *testing.T) {
-	log := `{"level":"INFO","msg":"recovered"}
-{"level":"WARN","msg":"slow"}
+	log := `{"level":"WARN","msg":"the directory is new"}
 panic: at the disco
 {"level":"INFO","msg":"ready","url":"http://h:1"}
+{"level":"INFO","msg":"ready","url":"http://h:2"}
+{"level":"WARN","msg":"slow"}
 `
 	var to bytes.Buffer
 	found := make(chan ready, 1)
 	follow(strings.NewReader(log), &to, found)
-	if want := "server: {\"level\":\"WARN\",\"msg\":\"slow\"}\nserver: panic: at the disco\n"; to.String() != want {
+	if want := "server: panic: at the disco\nserver: {\"level\":\"WARN\",\"msg\":\"slow\"}\n"; to.String() != want {
 		t.Errorf("passed on %q, want %q", to.String(), want)
 	}
 	if r := <-found; r.URL != "http://h:1" {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -55,8 +56,12 @@ func (p *program) ask(c *cobra.Command) (*asker, error) {
 	if err != nil {
 		return nil, err
 	}
+	origin := "--addr"
 	if env := p.getenv(pyrula.AddrVariable); env != "" && !c.Flags().Changed("addr") {
-		addr = env
+		addr, origin = env, pyrula.AddrVariable
+	}
+	if _, rest, found := strings.Cut(strings.TrimSuffix(addr, "/"), "://"); strings.Contains(rest, "/") || !found && strings.Contains(addr, "/") {
+		return nil, &usageError{c.CommandPath(), fmt.Errorf("%s %q: want host:port or a URL without a path", origin, addr)}
 	}
 	t := &tape{next: &http.Transport{Proxy: http.ProxyFromEnvironment}}
 	client, err := pyrula.Dial(c.Context(), pyrula.WithAddr(addr), pyrula.WithDialTimeout(0),

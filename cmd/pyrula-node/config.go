@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -26,6 +27,8 @@ const (
 	envPrefix = "PYRULA_"
 	// configFlag names the configuration file, by flag or as PYRULA_CONFIG.
 	configFlag = "config"
+	// configVariable names it in the environment.
+	configVariable = envPrefix + "CONFIG"
 	// maxConfigBytes bounds a configuration file.
 	maxConfigBytes = 1 << 20
 	// maxDrainDelay bounds drain_delay: an orchestrator's patience is shorter.
@@ -72,6 +75,7 @@ func declareSettings(flags *pflag.FlagSet, names ...string) {
 type value struct {
 	text   string
 	origin string // "--addr", "PYRULA_ADDR", "/etc/pyrula.yaml, line 3", or originDefault
+	key    string // the setting's name in the file, for a value that stands there
 }
 
 const originDefault = "default"
@@ -88,15 +92,15 @@ func resolve(flags *pflag.FlagSet, getenv func(string) string) (values, error) {
 	}
 	out := values{}
 	for _, s := range settings {
-		v := value{s.initial, originDefault}
+		v := value{text: s.initial, origin: originDefault}
 		if given, ok := file[s.key()]; ok {
 			v = given
 		}
 		if text := getenv(s.env()); text != "" {
-			v = value{text, s.env()}
+			v = value{text: text, origin: s.env()}
 		}
 		if f := flags.Lookup(s.flag); f != nil && f.Changed {
-			v = value{f.Value.String(), "--" + s.flag}
+			v = value{text: f.Value.String(), origin: "--" + s.flag}
 		}
 		out[s.flag] = v
 	}
@@ -111,7 +115,7 @@ func configPath(flags *pflag.FlagSet, getenv func(string) string) string {
 	case f.Changed:
 		return f.Value.String()
 	}
-	return getenv(envPrefix + strings.ToUpper(configFlag))
+	return getenv(configVariable)
 }
 
 // located is a value in the file with the line that it stands in.
@@ -167,7 +171,7 @@ func readConfig(path string) (map[string]value, error) {
 		"log_format": f.LogFormat, "hosts": f.Hosts, "max_runs": f.MaxRuns, "drain_delay": f.DrainDelay,
 	} {
 		if l.set {
-			out[key] = value{l.text, path + ", line " + strconv.Itoa(l.line)}
+			out[key] = value{l.text, path + ", line " + strconv.Itoa(l.line), key}
 		}
 	}
 	return out, nil
@@ -197,10 +201,28 @@ func yamlFault(err error) string {
 	}
 	var faults []string
 	for _, fault := range typed.Errors {
-		fault, _, _ = strings.Cut(fault, " in type ")
-		faults = append(faults, fault)
+		faults = append(faults, plainFault(fault))
 	}
 	return strings.Join(faults, "; ")
+}
+
+// plainFault is one fault of a file: "line 2: field adr not found in type main.x"
+// becomes a sentence about the key adr.
+func plainFault(fault string) string {
+	fault, _, typed := strings.Cut(fault, " in type ")
+	line, what, _ := strings.Cut(fault, ": ")
+	if key, ok := strings.CutPrefix(what, "field "); ok && typed {
+		key = strings.TrimSuffix(key, " not found")
+		var keys []string
+		for _, s := range settings {
+			keys = append(keys, s.key())
+		}
+		return fmt.Sprintf("%s: unknown key %q%s", line, key, didYouMean(key, keys))
+	}
+	if strings.HasPrefix(what, "cannot unmarshal ") {
+		return line + ": want settings, one a line, as addr: " + wire.DefaultAddr
+	}
+	return fault
 }
 
 // nodeConfig is how a node is to be, checked.
@@ -218,12 +240,12 @@ type nodeConfig struct {
 
 // checkAddr refuses what isn't a host and the number of a port.
 func checkAddr(addr string) error {
-	_, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		return err
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil || strings.Contains(host, "/") {
+		return fmt.Errorf("address %q: want host:port", addr)
 	}
 	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
-		return fmt.Errorf("address %s: the port must be a number from 0 to 65535", addr)
+		return fmt.Errorf("address %q: the port must be a number from 0 to 65535", addr)
 	}
 	return nil
 }
@@ -240,14 +262,18 @@ func (vs values) nodeConfig() (nodeConfig, error) {
 		if err == nil {
 			return nil
 		}
-		return &usageError{err: fmt.Errorf("%s (%s): %w", flag, vs[flag].origin, err)}
+		return &usageError{err: fmt.Errorf("%s (%s): %w", cmp.Or(vs[flag].key, flag), vs[flag].origin, err)}
 	}
 	var err error
 	errs := []error{check("addr", checkAddr(cfg.addr))}
-	cfg.fsync, err = persistence.ParseFsync(vs["fsync"].text)
-	errs = append(errs, check("fsync", err))
+	if cfg.fsync, err = persistence.ParseFsync(vs["fsync"].text); err != nil {
+		errs = append(errs, check("fsync", errors.New(strings.TrimPrefix(err.Error(), "fsync ")))) // it is named already
+	}
 	cfg.drainDelay, err = time.ParseDuration(vs["drain-delay"].text)
-	if err == nil && (cfg.drainDelay < 0 || cfg.drainDelay > maxDrainDelay) {
+	switch {
+	case err != nil:
+		err = fmt.Errorf("%q: %s", vs["drain-delay"].text, wantDuration)
+	case cfg.drainDelay < 0 || cfg.drainDelay > maxDrainDelay:
 		err = fmt.Errorf("%v: want 0s to %v", cfg.drainDelay, maxDrainDelay)
 	}
 	errs = append(errs, check("drain-delay", err))

@@ -26,6 +26,9 @@ func (p *program) showConfig(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	for _, stray := range strayVariables(p.environ) {
+		fmt.Fprintf(p.stderr, "%s: warning: the environment variable %s\n", p.name, stray)
+	}
 	table := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "SETTING\tVALUE\tFROM")
 	for _, s := range settings {

@@ -56,7 +56,7 @@ func TestConfigPrecedence(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := vs[s.flag]; got != (value{step.text, step.origin}) {
+			if got := vs[s.flag]; got.text != step.text || got.origin != step.origin {
 				t.Errorf("%s is %q from %s, want %q from %s", s.flag, got.text, got.origin, step.text, step.origin)
 			}
 		}
@@ -82,21 +82,23 @@ func TestConfigFlagNamesTheFile(t *testing.T) {
 // saying where the fault is.
 func TestConfigFaults(t *testing.T) {
 	cases := []struct{ file, want string }{
-		{"data: x\nfsink: always\n", "line 2: field fsink not found"},
+		{"data: x\nfsink: always\n", `line 2: unknown key "fsink"; did you mean fsync?`},
+		{"zzz: 1\n", "line 1: unknown key \"zzz\"\n"},
+		{"adr: a\n", `line 1: unknown key "adr"; did you mean addr?`},
 		{"addr: [a]\n", "line 1: want a single value"},
 		{"addr: a\naddr: b\n", `line 2: mapping key "addr" already defined at line 1`},
 		{"addr: 'a\n", "line 2: found unexpected end of stream"},
-		{"- addr\n", "line 1: cannot unmarshal !!seq"},
+		{"- addr\n", "line 1: want settings, one a line, as addr: 127.0.0.1:7477"},
 		{"addr: 127.0.0.1:1\n---\naddr: b\n", "it must hold one document"},
-		{"addr: nowhere\n", "addr (FILE, line 1): address nowhere: missing port"},
-		{"addr: 127.0.0.1:http\n", "addr (FILE, line 1): address 127.0.0.1:http: the port must be a number"},
+		{"addr: nowhere\n", `addr (FILE, line 1): address "nowhere": want host:port`},
+		{"addr: 127.0.0.1:http\n", `addr (FILE, line 1): address "127.0.0.1:http": the port must be a number`},
 		{"addr: 127.0.0.1:65536\n", "the port must be a number from 0 to 65535"},
-		{"\nfsync: every=1h\n", "fsync (FILE, line 2): fsync every=1h0m0s: the period is from"},
-		{"node_id: \"\"\n", "node-id (FILE, line 1): \"\": want 1 to 128 bytes"},
-		{"log_format: xml\n", "log-format (FILE, line 1): \"xml\": want text or json"},
-		{"max_runs: 0\n", "max-runs (FILE, line 1): \"0\": want a whole number of at least 1"},
-		{"drain_delay: 6m\n", "drain-delay (FILE, line 1): 6m0s: want 0s to 5m0s"},
-		{"drain_delay: soon\n", "drain-delay (FILE, line 1): time: invalid duration"},
+		{"\nfsync: every=1h\n", "fsync (FILE, line 2): every=1h0m0s: the period is from"},
+		{"node_id: \"\"\n", "node_id (FILE, line 1): \"\": want 1 to 128 bytes"},
+		{"log_format: xml\n", "log_format (FILE, line 1): \"xml\": want text or json"},
+		{"max_runs: 0\n", "max_runs (FILE, line 1): \"0\": want a whole number of at least 1"},
+		{"drain_delay: 6m\n", "drain_delay (FILE, line 1): 6m0s: want 0s to 5m0s"},
+		{"drain_delay: soon\n", `drain_delay (FILE, line 1): "soon": want a time with its unit`},
 		{strings.Repeat("#", maxConfigBytes+1), "has more than 1048576 bytes"},
 	}
 	for _, c := range cases {

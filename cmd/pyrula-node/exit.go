@@ -83,7 +83,7 @@ func problemOf(err error) wire.Problem {
 	}
 	e := exitOf(err)
 	out := wire.Problem{
-		Type: "about:blank", Title: e.meaning, Code: e.word, Detail: err.Error(),
+		Type: "about:blank", Title: e.meaning, Code: e.word, Detail: plain(err.Error()),
 		Retryable: e.code == exitUnreachable,
 	}
 	if refused, ok := errors.AsType[*pyrula.APIError](err); ok {

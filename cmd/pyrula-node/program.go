@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"strings"
 
@@ -25,8 +26,10 @@ type program struct {
 	stdout   io.Writer
 	stderr   io.Writer
 	getenv   func(string) string
-	rewrites bool // stderr is a terminal: a progress line may be written over
-	asJSON   bool // -o json: an error is a problem document
+	environ  []string // all variables as NAME=value, to warn of those that nothing reads
+	rewrites bool     // stderr is a terminal: a progress line may be written over
+	logsJSON bool     // --log-format json: an error is a record of the log
+	asJSON   bool     // -o json: an error is a problem document
 }
 
 // run parses the arguments, does what they say and returns the exit code.
@@ -54,7 +57,11 @@ func (p *program) complain(err error) {
 		}
 		return
 	}
-	fmt.Fprintf(p.stderr, "%s: %v\n", p.name, err)
+	if p.logsJSON {
+		slog.New(slog.NewJSONHandler(p.stderr, nil)).Error("the node ended with an error", "err", plain(err.Error()))
+		return
+	}
+	fmt.Fprintf(p.stderr, "%s: %s\n", p.name, sentence(err))
 	if u, ok := errors.AsType[*usageError](err); ok && u.command != "" {
 		fmt.Fprintf(p.stderr, "Run '%s --help' for usage.\n", u.command)
 	}
@@ -71,7 +78,9 @@ func (p *program) root() *cobra.Command {
 
 		DisableFlagsInUseLine: true,
 	}
-	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return &usageError{c.CommandPath(), err} })
+	root.Version = versionText()
+	root.SetVersionTemplate("{{.Version}}\n")
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return &usageError{c.CommandPath(), flagFault(err)} })
 	root.AddCommand(p.devCommand(), p.serveCommand(), p.demoCommand(), p.runsCommand(), p.configCommand(), p.versionCommand())
 	return root
 }

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -46,7 +48,7 @@ func (p *program) listCommand() *cobra.Command {
 	list := &cobra.Command{Use: "list", Short: "List runs, newest first", Args: noArgs}
 	flags := list.Flags()
 	flags.StringVar(&q.Workflow, "workflow", "", "only runs of this workflow")
-	flags.StringVar(&q.Status, "status", "", "only runs that are queued, executing, suspended, completed, failed, cancelled or terminated")
+	flags.StringVar(&q.Status, "status", "", "only runs that are queued, executing, suspended, completed, failed, cancelled, terminated or continued")
 	flags.StringVar(&key, "key", "", "only runs with this key; the empty key is one")
 	flags.IntVar(&q.Limit, "limit", 100, "runs in one page, 1 to "+strconv.Itoa(wire.MaxListLimit))
 	flags.StringVar(&q.Cursor, "cursor", "", "where the page before ended")
@@ -101,7 +103,7 @@ func (p *program) showCommand() *cobra.Command {
 		if run == nil {
 			return err
 		}
-		if printed := p.print(a, func() error { return p.showTable(run) }); printed != nil {
+		if printed := p.print(a, func() error { return p.showTable(ctx, a, run) }); printed != nil {
 			return printed
 		}
 		if err == nil && wait > 0 {
@@ -149,7 +151,11 @@ func endOf(run *pyrula.RunStatus) error {
 	}
 }
 
-func (p *program) showTable(r *pyrula.RunStatus) error {
+func (p *program) showTable(ctx context.Context, a *asker, r *pyrula.RunStatus) error {
+	events, err := a.Events(ctx, r.RunID)
+	if err != nil {
+		return err
+	}
 	table := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
 	line := func(name, text string) {
 		if text != "" {
@@ -158,6 +164,10 @@ func (p *program) showTable(r *pyrula.RunStatus) error {
 	}
 	line("run", r.RunID)
 	line("workflow", quoted(r.Workflow))
+	line("version", quoted(versionOf(r, events)))
+	if r.IdempotencyKey != nil {
+		line("idempotency key", quoted(*r.IdempotencyKey))
+	}
 	line("status", r.Status)
 	line("waits for", waitsFor(r.Wait))
 	for _, g := range r.Gates {
@@ -173,13 +183,54 @@ func (p *program) showTable(r *pyrula.RunStatus) error {
 	line("submitted", clock(r.SubmittedAt))
 	line("started", clockOrNone(r.StartedAt))
 	line("ended", clockOrNone(r.EndedAt))
+	if reason := reasonOf(events); reason != "" {
+		line("reason", quoted(reason))
+	}
 	if len(r.Result) > 0 && string(r.Result) != "null" {
 		line("result", string(r.Result))
 	}
-	if r.Error != nil {
-		line("error", quoted(r.Error.Type)+": "+quoted(r.Error.Message))
+	if failed := errorOf(r, events); failed != nil {
+		line("error", quoted(failed.Type)+": "+quoted(failed.Message))
 	}
 	return table.Flush()
+}
+
+// versionOf is the version of the worker that held the run last, else the one that the
+// run was stamped with.
+func versionOf(r *pyrula.RunStatus, events []pyrula.Event) string {
+	for _, e := range slices.Backward(events) {
+		if e.Type == flow.EventClaimed && e.Version != nil {
+			return *e.Version
+		}
+	}
+	return r.StampedVersion
+}
+
+// errorOf is why the run failed or, while it waits for another attempt, why its last one
+// did; nil when there is no such error.
+func errorOf(r *pyrula.RunStatus, events []pyrula.Event) *wire.RunError {
+	if r.Error != nil || r.Status != flow.StatusSuspended.String() {
+		return r.Error
+	}
+	for _, e := range slices.Backward(events) {
+		switch e.Type {
+		case flow.EventRetrying:
+			return e.Error
+		case flow.EventClaimed:
+			return nil // it has begun again since
+		}
+	}
+	return nil
+}
+
+// reasonOf is why the run was asked to stop; "" when it wasn't, or nobody said.
+func reasonOf(events []pyrula.Event) string {
+	for _, e := range slices.Backward(events) {
+		if e.Reason != "" {
+			return e.Reason
+		}
+	}
+	return ""
 }
 
 func (p *program) whyCommand() *cobra.Command {
@@ -196,13 +247,13 @@ func (p *program) whyCommand() *cobra.Command {
 }
 
 func (p *program) whyTable(why *pyrula.Why) error {
-	fmt.Fprintln(p.stdout, why.Text)
+	fmt.Fprintln(p.stdout, dated(why.Text))
 	table := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
 	for _, g := range why.Gates {
 		state := "open"
 		switch {
 		case !g.Open && g.OpensAt != nil:
-			state = "shut until " + clock(*g.OpensAt)
+			state = "shut until " + upcoming(*g.OpensAt)
 		case !g.Open:
 			state = "shut"
 		}
@@ -233,15 +284,27 @@ stopped. Cancelling a run that has ended changes nothing and is no error.`,
 			if err := json.Unmarshal(a.tape.body, &done); err != nil {
 				return fmt.Errorf("%w: %w", pyrula.ErrBadAnswer, err)
 			}
-			text := done.Status
-			if !done.Changed {
-				text += " (nothing changed)"
-			}
-			_, err := fmt.Fprintf(p.stdout, "%s %s\n", done.RunID, text)
+			_, err := fmt.Fprintf(p.stdout, "%s %s\n", done.RunID, cancelText(&done))
 			return err
 		})
 	})
 	return cancel
+}
+
+// cancelText says what a cancel has done. One that executes goes on for a while, and
+// "executing" alone would look as if nothing had happened.
+func cancelText(done *wire.Stopped) string {
+	switch {
+	case done.Status == flow.StatusExecuting.String():
+		asked := "cancel requested"
+		if !done.Changed {
+			asked = "cancel was requested before"
+		}
+		return asked + "; it ends when its worker stops the body, or when its lease runs out"
+	case !done.Changed:
+		return done.Status + " (nothing changed)"
+	}
+	return done.Status
 }
 
 // gateText is a gate in one line.
@@ -266,7 +329,7 @@ func waitsFor(w *wire.Wait) string {
 		text += fmt.Sprintf(" place %d", *w.Position)
 	}
 	if w.OpensAt != nil {
-		text += " until " + clock(*w.OpensAt)
+		text += " until " + upcoming(*w.OpensAt)
 	}
 	return text
 }
@@ -290,6 +353,32 @@ func quoted(text string) string {
 
 // clock is an instant of the API in UTC.
 func clock(ms int64) string { return time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.000Z") }
+
+// upcoming is an instant to come, with the time until then: "..., in 0.8 s".
+func upcoming(ms int64) string {
+	left := time.Until(time.UnixMilli(ms))
+	if left < 0 {
+		return clock(ms)
+	}
+	if left < time.Minute {
+		return fmt.Sprintf("%s, in %.1f s", clock(ms), left.Seconds())
+	}
+	return fmt.Sprintf("%s, in %v", clock(ms), left.Round(time.Second))
+}
+
+// instants is how the API's sentences name an instant.
+var instants = regexp.MustCompile(`\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
+
+// dated is a sentence of the API with the time that is left until its instants.
+func dated(text string) string {
+	return instants.ReplaceAllStringFunc(text, func(found string) string {
+		at, err := time.Parse(time.RFC3339Nano, found)
+		if err != nil {
+			return found
+		}
+		return upcoming(at.UnixMilli())
+	})
+}
 
 func clockOrNone(ms *int64) string {
 	if ms == nil {

@@ -39,9 +39,10 @@ the flag's name with _ for -). Flags come first, then the environment, then the 
 			if err != nil {
 				return err
 			}
+			p.logsJSON = vs["log-format"].text == logJSON
 			cfg, err := vs.nodeConfig()
 			if err == nil && cfg.data == "" {
-				err = &usageError{c.CommandPath(), errors.New("no data directory: say --data DIR")}
+				err = &usageError{c.CommandPath(), errors.New("no data directory: say --data DIR, set PYRULA_DATA, or have data: DIR in the file of --config")}
 			}
 			if err != nil {
 				return err
@@ -58,7 +59,7 @@ func declareServeFlags(c *cobra.Command) {
 	for _, s := range settings {
 		declareSettings(c.Flags(), s.flag)
 	}
-	c.Flags().String(configFlag, "", "configuration `file` ["+envPrefix+strings.ToUpper(configFlag)+"]")
+	c.Flags().String(configFlag, "", "configuration `file` ["+configVariable+"]")
 }
 
 // serve runs a node and logs what an operator should know.
@@ -67,6 +68,9 @@ func (p *program) serve(ctx context.Context, cfg nodeConfig) error {
 	log.Info("pyrula-node starts", "version", node.Version, "data", cfg.data, "addr", cfg.addr,
 		"fsync", cfg.fsync.String(), "node_id", cfg.nodeID, "off_default", cmp.Or(strings.Join(cfg.offDefault, " "), "nothing"))
 	cfg.warn(log)
+	for _, stray := range strayVariables(p.environ) {
+		log.Warn("an environment variable isn't read: " + stray)
+	}
 	if isNew(cfg.data) {
 		// A mistyped directory looks just like a first start, and every run seems lost.
 		log.Warn("the data directory is new: the node starts without any run", "data", cfg.data)
@@ -78,9 +82,6 @@ func (p *program) serve(ctx context.Context, cfg nodeConfig) error {
 			return nil
 		}
 		return err
-	}
-	if n.New() {
-		log.Warn("a new data directory was made: nothing was there to recover", "data", n.DataDir())
 	}
 	r := n.Recovery()
 	log.Info("recovered", "records", r.Records, "runs", r.Runs, "keys", r.Keys,

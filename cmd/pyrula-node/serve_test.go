@@ -118,12 +118,17 @@ func TestServeDrains(t *testing.T) {
 // doesn't say why it can't.
 func TestServeLocked(t *testing.T) {
 	dir := t.TempDir()
-	spawn(t, "serve", "--data", dir, "--addr", "127.0.0.1:0").url()
+	first := spawn(t, "serve", "--data", dir, "--addr", "127.0.0.1:0")
+	first.url()
+	first.says("level=WARN msg=\"the data directory is new")
 	second := spawn(t, "serve", "--data", dir, "--addr", "127.0.0.1:0")
 	if code := second.exit(); code != exitOther {
 		t.Errorf("the second node ends with %d, want 1", code)
 	}
 	second.says(regexp.QuoteMeta(dir) + ".* is in use by another process")
+	if strings.Contains(second.said(), "is new") {
+		t.Error("a directory with a journal is called new")
+	}
 }
 
 // TestServeMismatch fails when a directory can be opened under another name of the

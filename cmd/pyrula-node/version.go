@@ -16,11 +16,15 @@ func (p *program) versionCommand() *cobra.Command {
 		Short: "Print the version",
 		Args:  noArgs,
 		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintf(p.stdout, "%s %s%s %s/%s %s\n",
-				longName, node.Version, revision(), runtime.GOOS, runtime.GOARCH, runtime.Version())
+			_, err := fmt.Fprintln(p.stdout, versionText())
 			return err
 		},
 	}
+}
+
+// versionText is the program, its version, and what it was built with and for.
+func versionText() string {
+	return fmt.Sprintf("%s %s%s %s/%s %s", longName, node.Version, revision(), runtime.GOOS, runtime.GOARCH, runtime.Version())
 }
 
 // revision is the commit that the program was built from, where the build knows it.

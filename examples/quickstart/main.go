@@ -49,6 +49,8 @@ func run(ctx context.Context) error {
 	worked := make(chan error, 1)
 	go func() { worked <- c.Work(working, charge) }() // declares the workflow and claims runs
 
+	// OnceKey makes one run for ever: a second start of this program prints the result of
+	// the first, and no body runs.
 	got, err := charge.Run(ctx, c, order{Tenant: "acme", ID: "o-1"}, pyrula.OnceKey("o-1"))
 	if err == nil {
 		log.Println("charged:", got.Charge)

@@ -29,8 +29,9 @@ type sighting struct {
 
 func newWitness() *witness { return &witness{now: map[string]int{}} }
 
-// account is what a body needs of its parameters.
+// account is what the body and the gates need of the parameters.
 type account struct {
+	Tenant  json.RawMessage `json:"tenant_id"` // any JSON; the body is told the key
 	Account json.RawMessage `json:"account"`
 }
 

@@ -118,6 +118,28 @@ func TestP12_P13_P60KeyTexts(t *testing.T) {
 	}
 }
 
+// P12: fails when the name of a parameter is taken for a path or a pattern, or not
+// the last of two parameters of one name counts, which is what workers read.
+func TestP12NamesAreLiteral(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	for i, name := range []string{"a.b", "x*", "@this", "#", "a|b", "0", `a\\b`, "!x", "?", "K", " ", "é", "{", "..0", "@values", `"`} {
+		workflow := fmt.Sprintf("w%d", i)
+		quoted, err := json.Marshal(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.declare(workflow, fmt.Sprintf(`{"limit":{"key":%s,"max":1}}`, quoted))
+		id := s.submit(workflow, fmt.Sprintf(`{"a":{"b":"wrong"},%s:"first","k":"wrong","x1":"wrong",%s:"hit","b":"wrong"}`, quoted, quoted))
+		if got := s.status(id).at("gates.0.key").String(); got != "hit" {
+			t.Errorf("the parameter %q gives key %q", name, got)
+		}
+		if got := s.status(s.submit(workflow, `{"a":{"b":"wrong"},"x1":"wrong"}`)).at("gates.0.key").String(); got != "" {
+			t.Errorf("without the parameter %q the key is %q", name, got)
+		}
+	}
+}
+
 // Fails when a number that a float can't hold is taken for another.
 func TestP60BigNumbersAreKeysOfTheirOwn(t *testing.T) {
 	t.Parallel()

@@ -194,9 +194,6 @@ func (n *Node) DataDir() string { return n.cfg.DataDir }
 // Recovery is what the start read back.
 func (n *Node) Recovery() wire.Recovery { return *n.recovery.Load() }
 
-// New says that the data directory was made by this start.
-func (n *Node) New() bool { return n.engine.Recovery().Boot == 1 }
-
 // Dropped is the number of bytes of a torn tail that the start cut off.
 func (n *Node) Dropped() int64 { return n.engine.Recovery().Dropped }
 
