@@ -52,7 +52,7 @@ func TestP4_P55RatesOverTheWire(t *testing.T) {
 		}
 	}
 	for name, r := range rates {
-		if k := s.key(name, "a"); started[name] != r.runs || k.at("rate.tokens").Int() < 0 || k.at("rate.tokens").Int() >= int64(r.burst) || k.at("queued").Int() != 0 {
+		if k := s.key(name, "a"); started[name] != r.runs || k.at("rate.tokens").Int() < 0 || k.at("rate.tokens").Int() > int64(r.burst) || k.at("queued").Int() != 0 {
 			t.Errorf("after %d starts the bucket of %s is %v", started[name], name, k)
 		}
 	}
