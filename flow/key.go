@@ -23,6 +23,9 @@ func KeyText(raw []byte) (string, error) {
 	case gjson.Null:
 		return "", nil
 	case gjson.String:
+		if strings.ContainsRune(v.Str, utf8.RuneError) && !namesRuneError(v.Raw) {
+			return "", Invalid("params", "must be whole Unicode text where it is a key: a half of a surrogate pair is no character")
+		}
 		return v.Str, nil
 	case gjson.True:
 		return "true", nil
@@ -33,6 +36,12 @@ func KeyText(raw []byte) (string, error) {
 	default:
 		return canonical(raw)
 	}
+}
+
+// namesRuneError says that a JSON string really holds U+FFFD, which decoding also
+// puts in place of what is no character.
+func namesRuneError(raw string) bool {
+	return strings.ContainsRune(raw, utf8.RuneError) || strings.Contains(strings.ToLower(raw), `\ufffd`)
 }
 
 // numberText keeps the digits of a plain integer, however long, and brings every

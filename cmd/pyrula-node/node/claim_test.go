@@ -53,7 +53,7 @@ func TestS81SubmitWakesAWaitingClaim(t *testing.T) {
 }
 
 // Fails when a grant isn't what the wire promises.
-func TestS81GrantHasItsFields(t *testing.T) {
+func TestGrantHasItsFields(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	s.declare("full", `{"version":"7","limit":{"key":"k","max":1},"lease_seconds":12.5}`)
@@ -83,7 +83,7 @@ func TestS81GrantHasItsFields(t *testing.T) {
 
 // Fails when a claim that waits in vain isn't answered with no runs, or takes credit
 // along that nobody gave it.
-func TestS54EmptyClaim(t *testing.T) {
+func TestEmptyClaim(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	s.declare("w", `{}`)

@@ -231,7 +231,7 @@ func TestP50_S29LeasesOverARestart(t *testing.T) {
 
 // Fails when params and results near their bounds don't survive, from the journal or
 // from a snapshot.
-func TestS24LargeParamsSurvive(t *testing.T) {
+func TestLargeParamsSurvive(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	s.declare("w", `{"limit":{"key":"k","max":1}}`)

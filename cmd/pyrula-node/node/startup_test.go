@@ -32,7 +32,7 @@ func refuses(t *testing.T, dir, pattern string) {
 
 // Fails when a second node can open a directory, the first takes notice, or the
 // directory stays locked.
-func TestR21SecondNodeIsRefused(t *testing.T) {
+func TestSecondNodeIsRefused(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	id := s.submit("w", `{}`)
@@ -46,7 +46,7 @@ func TestR21SecondNodeIsRefused(t *testing.T) {
 
 // Fails when a node starts on a journal that was changed, or doesn't say in which
 // file and where.
-func TestS16DamagedJournalIsRefused(t *testing.T) {
+func TestDamagedJournalIsRefused(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	s.declare("w", `{"limit":{"key":"k","max":1}}`)
@@ -88,7 +88,7 @@ func TestS16DamagedJournalIsRefused(t *testing.T) {
 
 // Fails when a tail that a crash tore keeps a node from starting, or costs more than
 // what was in it.
-func TestS16TornTailIsCut(t *testing.T) {
+func TestTornTailIsCut(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	var ids []string
@@ -158,7 +158,7 @@ func TestS09DamagedSnapshot(t *testing.T) {
 }
 
 // Fails when a place where no directory can be isn't refused with its name.
-func TestS16BadDirectories(t *testing.T) {
+func TestBadDirectories(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, []byte("x"), 0o600); err != nil {
@@ -176,7 +176,7 @@ func TestS16BadDirectories(t *testing.T) {
 }
 
 // Fails when a directory that can't be written isn't refused.
-func TestS16ReadOnlyDirectory(t *testing.T) {
+func TestReadOnlyDirectory(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() == 0 {
 		t.Skip("root may write anywhere")
@@ -190,7 +190,7 @@ func TestS16ReadOnlyDirectory(t *testing.T) {
 
 // Fails when a port that is taken isn't refused, or the refusal leaves the directory
 // locked.
-func TestP87PortInUse(t *testing.T) {
+func TestPortInUse(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -209,7 +209,7 @@ func TestP87PortInUse(t *testing.T) {
 }
 
 // Fails when a start that is given up doesn't end, or leaves the directory locked.
-func TestS16StartIsGivenUp(t *testing.T) {
+func TestStartIsGivenUp(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

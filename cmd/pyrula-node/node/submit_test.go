@@ -331,7 +331,7 @@ func TestR10RequestID(t *testing.T) {
 
 // Fails when params aren't given to the worker as they were sent, or what isn't an
 // object is taken.
-func TestP12ParamsAreKept(t *testing.T) {
+func TestParamsAreKept(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	s.declare("w", `{}`)

@@ -73,7 +73,7 @@ func TestP6_S54WaitsHaveReasons(t *testing.T) {
 
 // Fails when a run that no live worker serves is not told apart from one that a busy
 // worker will get to.
-func TestP6NoWorkerAndBusyWorker(t *testing.T) {
+func TestNoWorkerAndBusyWorker(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	s.declare("w", `{}`)
@@ -90,7 +90,7 @@ func TestP6NoWorkerAndBusyWorker(t *testing.T) {
 }
 
 // Fails when a worker that claims with no credit, to say that it is alive, isn't seen.
-func TestP6CreditZeroIsAlive(t *testing.T) {
+func TestCreditZeroIsAlive(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	s.declare("w", `{}`)
