@@ -74,7 +74,7 @@ func (n *Node) List(ctx context.Context, q wire.ListQuery) (wire.RunList, error)
 		if err := n.knowWorkers(ctx, &all[i]); err != nil {
 			return out, err
 		}
-		out.Runs = append(out.Runs, runOf(&all[i]))
+		out.Runs = append(out.Runs, n.runOf(&all[i]))
 	}
 	if !reached.IsZero() {
 		out.NextCursor = new(reached.String())

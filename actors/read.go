@@ -83,7 +83,7 @@ func (n *Node) Run(ctx context.Context, id flow.RunID, wait time.Duration) (wire
 	if err != nil {
 		return wire.Run{}, err
 	}
-	return runOf(&l), nil
+	return n.runOf(&l), nil
 }
 
 // waitEnd returns when the run has ended or the time is over.

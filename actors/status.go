@@ -7,8 +7,9 @@ import (
 	"github.com/pyrula/pyrula-node/flow/wire"
 )
 
-// runOf is the status object of a run.
-func runOf(l *look) wire.Run {
+// runOf is the status object of a run. The definition's hash is that of the last
+// declaration of the version that stamped the run, as far as it is still known.
+func (n *Node) runOf(l *look) wire.Run {
 	w := wire.Run{
 		RunID: l.ID.String(), Workflow: l.Workflow, Status: l.Status.String(), Attempt: l.Attempt,
 		Gates: wire.GatesOf(l.Stamp), GatesUnknown: l.Stamp.Unknown,
@@ -18,6 +19,9 @@ func runOf(l *look) wire.Run {
 		Worker:         textOrNull(l.Worker), CancelRequested: l.CancelRequested,
 		Wait: waitOf(l), SubmittedAt: l.Submitted.Millis(), StartedAt: millisOrNull(l.Started),
 		EndedAt: millisOrNull(l.Ended), Result: json.RawMessage(l.Result), Budget: json.RawMessage("null"),
+	}
+	if def := lastOf(n.registry.list(l.Workflow), l.Stamp.Version); def != nil && !l.Stamp.Unknown {
+		w.DefinitionHash = &def.Hash
 	}
 	if len(w.Result) == 0 {
 		w.Result = json.RawMessage("null")

@@ -104,8 +104,8 @@ type outer struct {
 	*order
 	Named  inner `json:"named"`
 	Plain  string
-	Opt    int `json:",omitempty"`
-	hidden string
+	Opt    int    `json:",omitempty"` //nolint:tagliatelle // a tag without a name is what is tested
+	hidden string //nolint:unused // so is a field that has no name outside
 }
 
 type named struct {
