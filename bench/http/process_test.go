@@ -71,8 +71,16 @@ func TestLaunchAndStop(t *testing.T) {
 
 // Fails when a server that broke down during a measurement goes unnoticed.
 func TestStopOfAServerThatHasEnded(t *testing.T) {
-	s, err := scripted(t, readyLine+"; exit 1").launch("always")
+	p := scripted(t, readyLine+`; while [ -e "$0.runs" ]; do sleep 0.01; done; exit 1`)
+	runs := p.binary + ".runs" // the server breaks down when this is gone
+	if err := os.WriteFile(runs, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := p.launch("always")
 	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(runs); err != nil {
 		t.Fatal(err)
 	}
 	s.ended <- <-s.ended // it has ended for certain
