@@ -84,16 +84,10 @@ func (n *Node) List(ctx context.Context, q wire.ListQuery) (wire.RunList, error)
 
 func checkList(q *wire.ListQuery) (listQuery, error) {
 	c := listQuery{workflow: q.Workflow, key: q.Key, limit: cmp.Or(q.Limit, defaultList)}
-	if c.limit < 1 || c.limit > wire.MaxListLimit {
-		return c, flow.Invalid("limit", "must be an integer from 1 to 500")
+	if err := q.Check(); err != nil {
+		return c, err
 	}
-	if q.Status != "" {
-		s, ok := flow.ParseStatus(q.Status)
-		if !ok {
-			return c, flow.Invalid("status", "must be queued, executing, suspended, completed, failed, cancelled, terminated or continued")
-		}
-		c.status = s
-	}
+	c.status, _ = flow.ParseStatus(q.Status) // checked; none means all
 	if q.Cursor != "" {
 		before, err := flow.ParseRunID(q.Cursor)
 		if err != nil {

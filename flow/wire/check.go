@@ -18,11 +18,6 @@ import (
 // triggers are what a client may say about where its run comes from.
 var triggers = []string{"client", "case", "replay", "eval"}
 
-// statuses are what a list may be filtered by.
-var statuses = []string{
-	"queued", "executing", "suspended", "completed", "failed", "cancelled", "terminated", "continued",
-}
-
 // notServed refuses a field that is known and not served by this version.
 func notServed(field string) error {
 	return flow.Invalid(field, "must be left out: it is not served by this version")
@@ -290,7 +285,7 @@ func (q *ListQuery) Check() error {
 			return err
 		}
 	}
-	if q.Status != "" && !slices.Contains(statuses, q.Status) {
+	if _, known := flow.ParseStatus(q.Status); q.Status != "" && !known {
 		return flow.Invalid("status", "must be one of queued, executing, suspended, completed, failed, cancelled, terminated, continued")
 	}
 	if q.Limit < 0 || q.Limit > MaxListLimit {
