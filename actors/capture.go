@@ -11,23 +11,27 @@ import (
 
 // A snapshot of a shard is a stream of tagged parts:
 //
-//	1 record   what rebuilds the shard's own state: fence, post, declarations, keys
+//	1 record   what rebuilds the shard's own state: fence, post, declarations
 //	2 run      one run, whole
 //	3 key      what a key doesn't rebuild from its runs: bucket, wants, tokens asked for
+//	4 request  a request id that is still remembered: Run, RequestID, Order (when)
+//	5 keyed    an idempotency key: its record, with Order (when)
 //	0          the end
 const (
 	snapshotVersion = 1
 
-	partEnd    = 0
-	partRecord = 1
-	partRun    = 2
-	partKey    = 3
+	partEnd     = 0
+	partRecord  = 1
+	partRun     = 2
+	partKey     = 3
+	partRequest = 4
+	partKeyed   = 5
 )
 
-// capture is a snapshot under way (R9). It is begun in one step at a boundary, and
-// then walks the slabs in slices between batches. Whoever is about to change, or
-// go, before the walk has passed is written down first, as it was; whoever is
-// born after the boundary is left out.
+// capture is a snapshot under way (R9). It is begun at a boundary in a time that
+// doesn't depend on how much there is, and then walks all there is in slices between
+// batches. Who is about to change, or go, before the walk has passed is written down
+// first, as it was; who is born after the boundary is left out.
 //
 // Methods on a nil capture do nothing, so that callers needn't ask.
 type capture struct {
@@ -36,13 +40,14 @@ type capture struct {
 	seq      engine.Seq
 	buf      bytes.Buffer
 	enc      *msgpack.Encoder
-	runs     []*runSlot // the slabs as they were at the boundary
-	keys     []*keySlot
-	nextRun  int
-	nextKey  int
+	walks    []walk // those that aren't over
 	finished bool
 	dead     bool // the shard was demoted: what was walked is no state of anybody
 }
+
+// walk writes the next thing down; false when nothing is left. Who was written down
+// or left out before is passed over, and counts.
+type walk func() bool
 
 // begin marks a boundary behind everything applied so far.
 func (st *state) begin(number uint64, ep engine.Epoch, seq engine.Seq) *capture {
@@ -50,16 +55,47 @@ func (st *state) begin(number uint64, ep engine.Epoch, seq engine.Seq) *capture 
 	c.enc = msgpack.NewEncoder(&c.buf)
 	c.enc.UseCompactInts(true)
 	c.must(c.enc.EncodeInt(snapshotVersion))
-	st.shardRecords(func(rec *flow.Record) {
-		c.must(c.enc.EncodeInt(partRecord))
-		c.must(rec.EncodeMsgpack(c.enc))
-	})
-	// Seats are reused, so the walk goes over copies of the seat lists: pointers
-	// only, microseconds for each ten thousand.
-	c.runs = append(c.runs, st.runSlab.seats...)
-	c.keys = append(c.keys, st.keySlab.seats...)
+	st.counterRecords(func(rec *flow.Record) { c.record(partRecord, rec) })
+	c.walks = []walk{
+		c.walkDefinitions(st),
+		c.walkLetters(st),
+		c.walkRequests(st),
+		seats(&st.keyed.slab, c.beforeKeyed),
+		seats(&st.keySlab, c.beforeKey),
+		seats(&st.runSlab, c.beforeRun),
+	}
 	st.capture = c
 	return c
+}
+
+// seats walks the seats that there were at the boundary. Who took one of them since
+// is a newborn and bears the capture's mark; who left one was written down before.
+func seats[T comparable](s *slab[T], put func(T)) walk {
+	next, end := 0, len(s.seats)
+	var none T
+	return func() bool {
+		if next == end {
+			return false
+		}
+		if v := s.seats[next]; v != none {
+			put(v)
+		}
+		next++
+		return true
+	}
+}
+
+// listed walks a list that nobody changes below the length it has now.
+func listed[T any](items []T, put func(int, T)) walk {
+	next := 0
+	return func() bool {
+		if next == len(items) {
+			return false
+		}
+		put(next, items[next])
+		next++
+		return true
+	}
 }
 
 // must keeps the encoder honest: it writes to memory, which grows or panics.
@@ -67,6 +103,11 @@ func (c *capture) must(err error) {
 	if err != nil {
 		panic("actors: a buffer refused bytes: " + err.Error())
 	}
+}
+
+func (c *capture) record(part int64, rec *flow.Record) {
+	c.must(c.enc.EncodeInt(part))
+	c.must(rec.EncodeMsgpack(c.enc))
 }
 
 // newborn is the mark of an entity that is made now: a capture under way is to
@@ -98,24 +139,33 @@ func (c *capture) beforeKey(slot *keySlot) {
 	c.must(slot.key.EncodeMsgpack(c.enc))
 }
 
-// sliceEntities bounds one slice of the walk: about a millisecond of work.
-const sliceEntities = 1024
+// beforeKeyed writes an idempotency key down, unless the capture has it already.
+func (c *capture) beforeKeyed(k *keyedRun) {
+	if c == nil || k.saved == c.number {
+		return
+	}
+	k.saved = c.number
+	c.record(partKeyed, &flow.Record{Kind: flow.RecKeyed, Fields: flow.Fields{
+		IdempotencyKey: k.text, Run: k.run, Shard: uint16(k.shard), Number: k.letter, Order: k.at,
+	}})
+}
 
-// slice walks on by at most sliceEntities and returns everything that was written
-// down since the last call, also by those who changed meanwhile. more is false
-// when the walk is over and the bytes are the last.
+// Bounds of one slice of the walk: about a millisecond of work (R9).
+const (
+	sliceEntities = 512
+	sliceBytes    = 256 << 10
+)
+
+// slice walks on within the bounds and returns everything that was written down
+// since the last call, also by those who changed meanwhile. more is false when the
+// walk is over and the bytes are the last.
 func (c *capture) slice() (b []byte, more bool) {
-	for n := 0; n < sliceEntities && c.nextKey < len(c.keys); n++ {
-		if slot := c.keys[c.nextKey]; slot != nil {
-			c.beforeKey(slot)
+	for n := 0; n < sliceEntities && c.buf.Len() < sliceBytes && len(c.walks) > 0; n++ {
+		if !c.walks[0]() {
+			c.walks = c.walks[1:]
 		}
-		c.nextKey++
 	}
-	for n := 0; n < sliceEntities && c.nextKey == len(c.keys) && c.nextRun < len(c.runs); n++ {
-		c.beforeRun(c.runs[c.nextRun])
-		c.nextRun++
-	}
-	more = c.nextKey < len(c.keys) || c.nextRun < len(c.runs)
+	more = len(c.walks) > 0
 	if !more && !c.finished {
 		c.finished = true
 		c.must(c.enc.EncodeInt(partEnd))
@@ -125,28 +175,61 @@ func (c *capture) slice() (b []byte, more bool) {
 	return b, more
 }
 
-// shardRecords yields records that say what the shard's own state is; see
+// counterRecords yields what a shard counts: fences, order keys, letters. See
 // restoreShard for how they are read.
-func (st *state) shardRecords(yield func(*flow.Record)) {
+func (st *state) counterRecords(yield func(*flow.Record)) {
 	put := func(k flow.RecordKind, f flow.Fields) { yield(&flow.Record{Kind: k, Fields: f}) }
 	put(flow.RecPromoted, flow.Fields{Fence: st.fence, Order: st.lastSent})
 	for i := range st.mail.out {
-		o := &st.mail.out[i]
-		put(flow.RecDelivered, flow.Fields{Shard: uint16(i), Number: o.done})
-		for j, letter := range o.letters {
-			put(flow.RecSent, flow.Fields{Shard: uint16(i), Number: o.done + uint64(j) + 1, Payload: letter})
-		}
+		put(flow.RecDelivered, flow.Fields{Shard: uint16(i), Number: st.mail.out[i].done})
 		put(flow.RecReceived, flow.Fields{Shard: uint16(i), Number: st.mail.in[i]})
 	}
-	w := flow.NewWriter()
-	for _, list := range st.defs.byWorkflow { //tidy:ordered a list rebuilds its own workflow only
-		for _, def := range list {
-			w.Reset()
-			w.Definition(def)
-			put(flow.RecDeclared, flow.Fields{Workflow: def.Workflow, Version: def.Version, Payload: w.Bytes()})
+}
+
+// walkLetters walks the letters that are on their way, pair by pair and in order.
+func (c *capture) walkLetters(st *state) walk {
+	var pairs []walk
+	for i := range st.mail.out {
+		o := st.mail.out[i]
+		pairs = append(pairs, listed(o.letters, func(j int, letter []byte) {
+			c.record(partRecord, &flow.Record{Kind: flow.RecSent, Fields: flow.Fields{
+				Shard: uint16(i), Number: o.done + uint64(j) + 1, Payload: letter,
+			}})
+		}))
+	}
+	return func() bool {
+		for len(pairs) > 0 {
+			if pairs[0]() {
+				return true
+			}
+			pairs = pairs[1:]
 		}
+		return false
 	}
-	for key, k := range st.keyed { //tidy:ordered a key stands for itself
-		put(flow.RecKeyed, flow.Fields{IdempotencyKey: key, Run: k.run, Shard: uint16(k.shard), Number: k.letter})
+}
+
+// walkDefinitions walks the declarations; a list of them is never changed in place.
+func (c *capture) walkDefinitions(st *state) walk {
+	var all []*flow.Definition
+	for _, list := range st.defs.byWorkflow { //tidy:ordered a list rebuilds its own workflow only
+		all = append(all, list...)
 	}
+	w := flow.NewWriter()
+	return listed(all, func(_ int, def *flow.Definition) {
+		w.Reset()
+		w.Definition(def)
+		c.record(partRecord, &flow.Record{Kind: flow.RecDeclared, Fields: flow.Fields{
+			Workflow: def.Workflow, Version: def.Version, Payload: w.Bytes(),
+		}})
+	})
+}
+
+// walkRequests walks the request ids that are remembered, oldest first.
+func (c *capture) walkRequests(st *state) walk {
+	fifo := &st.requests.fifo
+	return listed(fifo.items[fifo.head:], func(_ int, r request) {
+		c.record(partRequest, &flow.Record{Kind: flow.RecSubmitted, Fields: flow.Fields{
+			RequestID: r.id, Run: r.run, Order: r.at,
+		}})
+	})
 }

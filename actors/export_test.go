@@ -98,10 +98,16 @@ func (st *state) fingerprint(now flow.Instant) string {
 		o := &st.mail.out[i]
 		fmt.Fprintf(&b, "shard %d: received %d, delivered %d, letters %x\n", i, st.mail.in[i], o.done, o.letters)
 	}
-	for _, key := range slices.Sorted(maps.Keys(st.keyed)) {
-		fmt.Fprintf(&b, "keyed %q %+v\n", key, st.keyed[key])
+	for _, key := range slices.Sorted(maps.Keys(st.keyed.named)) {
+		k := st.keyed.named[key]
+		fmt.Fprintf(&b, "keyed %q %s %d %d at %d\n", key, k.run, k.shard, k.letter, k.at)
 	}
-	for _, r := range st.requests.fifo[st.requests.head:] {
+	fmt.Fprintf(&b, "keyed %d\n", st.keyed.fifo.len())
+	// Runs that ended in one instant, or were held longer, may stand otherwise behind a snapshot.
+	ended := slices.SortedFunc(slices.Values(st.ended.items[st.ended.head:]), flow.RunID.Compare)
+	fmt.Fprintf(&b, "ended %v\n", ended)
+	for i := range st.requests.fifo.len() {
+		r := st.requests.fifo.at(i)
 		if now.Sub(r.at) <= requestWindow { // older ones are forgotten with the next submit
 			fmt.Fprintf(&b, "request %q at %d %s\n", r.id, r.at, st.requests.runs[r.id])
 		}
@@ -172,7 +178,7 @@ func FreeBehindItsBack(ctx context.Context, n *Node, id flow.RunID, fence uint64
 // while nothing moves.
 func Watchers(n *Node) (readers int) {
 	for _, s := range n.shards {
-		for _, slot := range s.st.runSlab.seats {
+		for _, slot := range s.st.runs {
 			readers += len(slot.watchers)
 		}
 	}
@@ -187,8 +193,13 @@ func (st *state) seated() error {
 			taken++
 		}
 	}
-	if taken != len(st.keys) || len(st.runSlab.seats) != len(st.runs) {
-		return fmt.Errorf("%d seats for %d keys, %d for %d runs", taken, len(st.keys), len(st.runSlab.seats), len(st.runs))
+	if taken != len(st.keys) || len(st.runSlab.seats)-len(st.runSlab.free) != len(st.runs) {
+		return fmt.Errorf("%d seats for %d keys, %d less %d for %d runs", taken, len(st.keys), len(st.runSlab.seats), len(st.runSlab.free), len(st.runs))
+	}
+	for id, slot := range st.runs {
+		if slot.run.ID() != id || st.runSlab.seats[slot.seat] != slot {
+			return fmt.Errorf("run %s doesn't sit on its seat", id)
+		}
 	}
 	for id, slot := range st.keys {
 		if slot.id != id || st.keySlab.seats[slot.seat] != slot {
@@ -205,4 +216,14 @@ func ReadyKeys(n *Node) (keys int) {
 		keys += len(n.dispatcher.shards[i].keys)
 	}
 	return keys
+}
+
+// RunsInMemory is the number of runs that the shards remember.
+func RunsInMemory(ctx context.Context, n *Node) (runs int, err error) {
+	all, err := Inspect(ctx, n, func(st *state, _ flow.Instant) (any, error) { return len(st.runs), nil })
+	for _, v := range all {
+		k, _ := v.(int)
+		runs += k
+	}
+	return runs, err
 }

@@ -43,6 +43,9 @@ func (x *runIndex) move(run *runactor.Run, was, now flow.Status) {
 	x.list(run.Workflow(), now).Set(run.ID())
 }
 
+// remove takes a run out that leaves memory.
+func (x *runIndex) remove(run *runactor.Run) { x.list(run.Workflow(), run.Status()).Delete(run.ID()) }
+
 // counts calls f with the number of runs of every workflow in every status.
 func (x *runIndex) counts(f func(workflow string, s flow.Status, n int)) {
 	for k, l := range x.lists {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/pyrula/pyrula-node/flow"
 	"github.com/pyrula/pyrula-node/flow/wire"
+	"github.com/pyrula/pyrula-node/runactor"
 )
 
 // Bounds of lists.
@@ -52,17 +53,25 @@ func (n *Node) List(ctx context.Context, q wire.ListQuery) (wire.RunList, error)
 	}
 	var all []look
 	var reached flow.RunID // below it some shard hasn't looked
-	for _, a := range n.await(ctx, ask) {
-		if a.err != nil {
-			return out, a.err
-		}
-		part := a.value.(listPart)
+	take := func(part listPart) {
 		all = append(all, part.looks...)
 		if part.reached.Compare(reached) > 0 {
 			reached = part.reached
 		}
 	}
-	slices.SortFunc(all, func(a, b look) int { return b.ID.Compare(a.ID) })
+	for _, a := range n.await(ctx, ask) {
+		if a.err != nil {
+			return out, a.err
+		}
+		take(a.value.(listPart))
+	}
+	old, err := n.listArchived(&c) // behind the shards: what moves meanwhile is in both
+	if err != nil {
+		return out, err
+	}
+	take(old)
+	slices.SortStableFunc(all, func(a, b look) int { return b.ID.Compare(a.ID) })
+	all = slices.CompactFunc(all, func(a, b look) bool { return a.ID == b.ID })
 	if !reached.IsZero() {
 		all = slices.DeleteFunc(all, func(l look) bool { return l.ID.Compare(reached) < 0 })
 	}
@@ -98,6 +107,15 @@ func checkList(q *wire.ListQuery) (listQuery, error) {
 	return c, nil
 }
 
+// sieve says whether a run has the key that is asked for.
+func (q *listQuery) sieve(run *runactor.Run) bool {
+	if q.key == nil {
+		return true
+	}
+	home := run.Stamp().Home(run.Workflow())
+	return home.Kind == flow.KeyOfValue && home.Value == *q.key
+}
+
 // list is this shard's share of a page.
 func (s *shard) list(q *listQuery) listPart {
 	var part listPart
@@ -109,8 +127,7 @@ func (s *shard) list(q *listQuery) listPart {
 		}
 		last = id
 		looked++
-		slot := s.st.runs[id]
-		if home := slot.run.Stamp().Home(slot.run.Workflow()); q.key == nil || (home.Kind == flow.KeyOfValue && home.Value == *q.key) {
+		if slot := s.st.runs[id]; q.sieve(slot.run) {
 			part.looks = append(part.looks, s.look(slot))
 		}
 		return true

@@ -21,7 +21,8 @@ type mailboxes struct {
 	in  []uint64
 }
 
-// outbox is the sender's end for one receiver. letters[0] has number done+1.
+// outbox is the sender's end for one receiver. letters[0] has number done+1. Letters
+// are never overwritten, so a snapshot under way keeps the list as it was.
 type outbox struct {
 	done    uint64 // the receiver has applied all up to this
 	letters [][]byte
@@ -65,8 +66,9 @@ func (m *mailboxes) delivered(to engine.ShardID, upto uint64) {
 	if upto <= o.done || upto >= o.next() {
 		panic(fmt.Sprintf("letters up to %d to shard %d are delivered; %d to %d are on their way", upto, to, o.done+1, o.next()-1))
 	}
-	n := upto - o.done
-	clear(o.letters[:n])
-	o.letters = o.letters[n:]
+	o.letters = o.letters[upto-o.done:]
 	o.done = upto
+	if len(o.letters) == 0 {
+		o.letters = nil // and with it what was delivered
+	}
 }

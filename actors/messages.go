@@ -14,6 +14,23 @@ type command struct {
 	ask     askID
 	item    int
 	counted bool // new work: takes a place of the shard's admission counter (R7)
+	looked  bool // its idempotency key isn't in the archive
+}
+
+// foundMsg is what the archive said about an idempotency key.
+type foundMsg struct {
+	epoch engine.Epoch
+	key   string
+	run   flow.RunID
+	err   error
+}
+
+// archivedMsg says that the archive has runs and idempotency keys on disk.
+type archivedMsg struct {
+	runs []flow.RunID
+	keys []string
+	ask  askID
+	item int
 }
 
 // declareMsg asks shard 0 to take a declaration.

@@ -27,6 +27,12 @@ const stopTimeout = 10 * time.Second
 // 1.5 KB.
 const DefaultMaxRuns = 4_000_000
 
+// Defaults of what stays in memory after its end.
+const (
+	DefaultRecentFor  = 10 * flow.Minute
+	DefaultRecentRuns = 100_000
+)
+
 // Observer is told what happens, for metrics. Its methods are called from the
 // shards' goroutines: they must be quick and safe for several at once.
 type Observer interface {
@@ -58,6 +64,14 @@ type Config struct {
 	// MaxRuns bounds the runs in memory, ended ones included: beyond it submits are
 	// refused with flow.ErrOverloaded. Default DefaultMaxRuns.
 	MaxRuns int64
+	// Archive takes ended runs and idempotency keys that leave memory (R14); nil keeps
+	// them there. The caller closes it after Close.
+	Archive engine.Archive
+	// RecentFor and RecentRuns say how long, and how many of them, ended runs stay in
+	// memory: what is older or beyond leaves. The same goes for idempotency keys.
+	// Defaults DefaultRecentFor and DefaultRecentRuns.
+	RecentFor  flow.Span
+	RecentRuns int64
 	// Refuse says why new work can't be taken now, or nil: a disk that is nearly
 	// full, a node that is shutting down. Default always nil.
 	Refuse func() error
@@ -82,6 +96,12 @@ func (c Config) withDefaults() Config {
 	if c.MaxRuns == 0 {
 		c.MaxRuns = DefaultMaxRuns
 	}
+	if c.RecentFor == 0 {
+		c.RecentFor = DefaultRecentFor
+	}
+	if c.RecentRuns == 0 {
+		c.RecentRuns = DefaultRecentRuns
+	}
 	if c.Refuse == nil {
 		c.Refuse = func() error { return nil }
 	}
@@ -95,6 +115,7 @@ type Node struct {
 	engine     *actor.Engine
 	shards     []*shard
 	dispatcher *dispatcher
+	archiver   *archiver
 	registry   registry
 	asks       asks
 	replayed   atomic.Int64
@@ -104,12 +125,15 @@ type Node struct {
 	ready      chan struct{} // closed when the node could serve for the first time
 	once       sync.Once     // closes ready
 	closing    atomic.Bool
+	// archiveBehind is maxArchiveBehind; tests lower it.
+	archiveBehind int64
 }
 
 // Open makes a Node and opens its shards in the engine. The caller then starts the
 // engine, which rebuilds and promotes them.
 func Open(cfg Config) (*Node, error) {
-	n := &Node{cfg: cfg.withDefaults(), ready: make(chan struct{})}
+	n := &Node{cfg: cfg.withDefaults(), ready: make(chan struct{}), archiveBehind: maxArchiveBehind}
+	n.archiver = newArchiver(n)
 	var err error
 	if n.engine, err = actor.NewEngine(actor.NewEngineConfig()); err != nil {
 		return nil, fmt.Errorf("start the actor engine: %w", err)
@@ -132,6 +156,7 @@ func Open(cfg Config) (*Node, error) {
 			return nil, fmt.Errorf("open shard %d: %w", i, err)
 		}
 	}
+	n.archiver.start()
 	return n, nil
 }
 
@@ -151,6 +176,9 @@ func (n *Node) WaitReady(ctx context.Context) error {
 // time.
 func (n *Node) Quiesce() error {
 	n.closing.Store(true)
+	if err := n.archiver.stop(stopTimeout); err != nil {
+		return err
+	}
 	timeout := time.After(stopTimeout)
 	for _, s := range n.shards {
 		done := make(chan struct{})
@@ -172,6 +200,7 @@ func (n *Node) Close() error {
 	for _, s := range n.shards {
 		errs = append(errs, s.box.stop(stopTimeout))
 	}
+	n.archiver.readers.Wait()
 	return errors.Join(errs...)
 }
 
@@ -221,6 +250,9 @@ func (n *Node) serving() error {
 
 // roomForRuns says whether that many more runs may be made.
 func (n *Node) roomForRuns(more int) error {
+	if err := n.archiver.behind(); err != nil {
+		return err
+	}
 	if have := n.runs.Load(); have+int64(more) > n.cfg.MaxRuns {
 		return fmt.Errorf("%d runs are in memory, ended ones included, and at most %d may be: %w", have, n.cfg.MaxRuns, flow.ErrOverloaded)
 	}
@@ -256,7 +288,7 @@ func (n *Node) askRun(ctx context.Context, in flow.Input) (answer, error) {
 	}
 	q := n.asks.open(1)
 	n.shards[n.shardOf(in.Run.Partition())].box.tell(&command{in: in, ask: q.id})
-	a := n.await(ctx, q)[0]
+	a := n.afterwards(&in, n.await(ctx, q)[0])
 	return a, a.err
 }
 

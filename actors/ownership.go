@@ -31,6 +31,9 @@ func (s *shard) promote(m promoteMsg) {
 	s.beginTurn()
 	s.write(flow.RecPromoted, flow.Fields{Fence: (s.st.fence/fenceStep + 1) * fenceStep, Order: s.st.lastSent})
 	for _, slot := range s.st.runSlab.seats {
+		if slot == nil {
+			continue
+		}
 		slot.armed = 0
 		s.out.Reset()
 		slot.run.Resume(s.now, &s.out)
@@ -80,6 +83,7 @@ func (s *shard) demote(m demoteMsg) {
 	}
 	s.owner.Store(false)
 	s.window.fail(s.node.asks.answer)
+	s.lookups.fail(s.node.asks.answer)
 	for _, waiting := range s.keyAsks { //tidy:ordered every asker hears the same
 		for _, a := range waiting {
 			a.err = flow.ErrOutcomeUnknown
@@ -87,6 +91,9 @@ func (s *shard) demote(m demoteMsg) {
 		}
 	}
 	for _, slot := range s.st.runSlab.seats {
+		if slot == nil {
+			continue
+		}
 		for _, w := range slot.watchers {
 			s.node.asks.answer(answer{ask: w.ask, err: flow.ErrNotReady})
 		}
@@ -96,6 +103,7 @@ func (s *shard) demote(m demoteMsg) {
 	}
 	s.node.demoted(s, m.reason)
 	s.st = nil
+	s.noteLeaving()
 	s.clearTimer()
 	s.node.dispatcher.box.tell(goneMsg{s.id})
 }

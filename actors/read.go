@@ -47,6 +47,13 @@ func id(slot *runSlot) flow.RunID { return slot.run.ID() }
 
 func (n *Node) view(ctx context.Context, id flow.RunID) (look, error) {
 	v, err := n.read(ctx, n.shardOf(id.Partition()), lookAt(id))
+	if errors.Is(err, flow.ErrUnknownRun) {
+		run, err := n.archived(id)
+		if err != nil {
+			return look{}, err
+		}
+		return look{View: run.View()}, nil
+	}
 	if err != nil {
 		return look{}, err
 	}
@@ -101,6 +108,9 @@ func (n *Node) waitEnd(ctx context.Context, id flow.RunID, wait time.Duration) e
 		s.box.tell(unwatchMsg{run: id, ask: q.id})
 		return ctx.Err()
 	}
+	if errors.Is(a.err, flow.ErrUnknownRun) {
+		return nil // if it ever was, it has ended
+	}
 	return a.err
 }
 
@@ -113,6 +123,9 @@ func (n *Node) Events(ctx context.Context, id flow.RunID) (wire.Events, error) {
 		}
 		return eventsOf(slot.run), nil
 	})
+	if errors.Is(err, flow.ErrUnknownRun) {
+		v, err = n.archivedEvents(id)
+	}
 	if err != nil {
 		return wire.Events{}, err
 	}

@@ -10,17 +10,17 @@ const requestWindow = 10 * flow.Minute
 const maxRequests = 1 << 20
 
 // requestMemory answers the repeat of a submit with the run that the first one
-// made. It is rebuilt from the runs, so it needs no records of its own. Zero
-// value: empty.
+// made. The record of the submit is all it needs; a snapshot lists it by itself,
+// since a run may leave memory before its request is forgotten. Zero value: empty.
 type requestMemory struct {
 	runs map[string]flow.RunID
-	fifo []request // oldest first
-	head int
+	fifo queue[request] // oldest first
 }
 
 type request struct {
-	id string
-	at flow.Instant
+	id  string
+	run flow.RunID
+	at  flow.Instant
 }
 
 // remember takes a submit that carried a request id, and forgets those that are
@@ -34,18 +34,13 @@ func (m *requestMemory) remember(id string, run flow.RunID, at flow.Instant) {
 		m.runs = make(map[string]flow.RunID)
 	}
 	m.runs[id] = run
-	m.fifo = append(m.fifo, request{id, at})
+	m.fifo.push(request{id, run, at})
 }
 
 func (m *requestMemory) forget(now flow.Instant) {
-	for m.head < len(m.fifo) && now.Sub(m.fifo[m.head].at) > requestWindow {
-		delete(m.runs, m.fifo[m.head].id)
-		m.fifo[m.head] = request{}
-		m.head++
-	}
-	if m.head > len(m.fifo)/2 {
-		m.fifo = append(m.fifo[:0], m.fifo[m.head:]...)
-		m.head = 0
+	for r, ok := m.fifo.front(); ok && now.Sub(r.at) > requestWindow; r, ok = m.fifo.front() {
+		delete(m.runs, r.id)
+		m.fifo.pop()
 	}
 }
 

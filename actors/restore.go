@@ -47,7 +47,10 @@ func restore(r io.Reader, shards int) (*state, error) {
 			return nil, badSnapshot("part "+fmt.Sprint(part), err)
 		}
 	}
-	return st, st.rejoin()
+	if err := st.rejoin(); err != nil {
+		return nil, badSnapshot("state", err)
+	}
+	return st, nil
 }
 
 func (st *state) restorePart(part int, dec *msgpack.Decoder) error {
@@ -80,6 +83,17 @@ func (st *state) restorePart(part int, dec *msgpack.Decoder) error {
 		slot.seat = st.keySlab.add(slot)
 		st.keys[slot.id] = slot
 		return nil
+	case partRequest, partKeyed:
+		var rec flow.Record
+		if err := rec.DecodeMsgpack(dec); err != nil {
+			return err
+		}
+		rec.At = rec.Order
+		if part == partKeyed {
+			return st.restoreKeyed(&rec)
+		}
+		st.requests.remember(rec.RequestID, rec.Run, rec.At)
+		return nil
 	}
 	return errors.New("unknown to this build")
 }
@@ -95,7 +109,7 @@ func (st *state) restoreShard(rec *flow.Record) error {
 		st.mail.in[rec.Shard] = rec.Number
 	case flow.RecDelivered:
 		st.mail.out[rec.Shard].done = rec.Number
-	case flow.RecPromoted, flow.RecSent, flow.RecDeclared, flow.RecKeyed:
+	case flow.RecPromoted, flow.RecSent, flow.RecDeclared:
 		st.applyShard(rec)
 	default:
 		return fmt.Errorf("record %s is not a shard's", rec.Kind)
@@ -103,14 +117,25 @@ func (st *state) restoreShard(rec *flow.Record) error {
 	return nil
 }
 
+func (st *state) restoreKeyed(rec *flow.Record) error {
+	if rec.Kind != flow.RecKeyed || int(rec.Shard) >= len(st.mail.out) {
+		return fmt.Errorf("record %s of shard %d is no idempotency key", rec.Kind, rec.Shard)
+	}
+	if st.keyed.named[rec.IdempotencyKey] != nil {
+		return fmt.Errorf("idempotency key %q stands twice", rec.IdempotencyKey)
+	}
+	st.applyShard(rec)
+	return nil
+}
+
 // rejoin gives every key its runs back, and rebuilds what is derived from runs.
 func (st *state) rejoin() error {
-	var asked []*runactor.Run
+	var ended []*runactor.Run
 	for _, slot := range st.runSlab.seats {
 		run := slot.run
 		st.index.move(run, 0, run.Status())
-		if run.RequestID() != "" {
-			asked = append(asked, run)
+		if run.Status().Ended() && !run.Held() {
+			ended = append(ended, run)
 		}
 		if run.Status() != flow.StatusQueued && !run.Held() {
 			continue
@@ -125,10 +150,13 @@ func (st *state) rejoin() error {
 			Fence: run.Fence(), Status: run.Status(),
 		})
 	}
-	slices.SortFunc(asked, func(a, b *runactor.Run) int { return cmp.Compare(a.Order(), b.Order()) })
-	for _, run := range asked {
-		st.requests.remember(run.RequestID(), run.ID(), run.Order())
+	slices.SortFunc(ended, func(a, b *runactor.Run) int {
+		return cmp.Or(cmp.Compare(a.Ended(), b.Ended()), a.ID().Compare(b.ID()))
+	})
+	for _, run := range ended {
+		st.ended.push(run.ID())
 	}
+	st.keyed.sort()
 	return st.check()
 }
 

@@ -69,17 +69,22 @@ func (s *shard) runInput(c *command) {
 	s.leaveQueue(slot, c.in.Kind)
 	s.out.Reset()
 	slot.run.Step(s.now, &c.in, &s.out)
-	if a.err = s.out.Err; a.err != nil {
-		a.err = fmt.Errorf("run %s: %w", c.in.Run, a.err)
+	s.take()
+	a.outcome(slot.run, &s.out)
+	s.answer(a)
+}
+
+// outcome fills in what became of an input to a run.
+func (a *answer) outcome(run *runactor.Run, out *flow.Out) {
+	if a.err = out.Err; a.err != nil {
+		a.err = fmt.Errorf("run %s: %w", run.ID(), a.err)
 	}
-	for i := range s.out.Effects {
-		if e := &s.out.Effects[i]; e.Kind == flow.EffAnswer {
+	for i := range out.Effects {
+		if e := &out.Effects[i]; e.Kind == flow.EffAnswer {
 			a.flags = e.Flags
 		}
 	}
-	s.take()
-	a.value = slot.run.Status()
-	s.answer(a)
+	a.value = run.Status()
 }
 
 // leaveQueue lets the home key take back what it asked for in the name of a run

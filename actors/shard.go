@@ -36,6 +36,9 @@ type shard struct {
 	newWork atomic.Int64 // counted commands that are not handled yet
 	owner   atomic.Bool
 
+	endedSeen atomic.Int64 // what the archiver was told of: ended runs in memory
+	keysSeen  int64        // and idempotency keys
+
 	st        *state
 	epoch     engine.Epoch
 	time      shardTime
@@ -67,6 +70,7 @@ type shard struct {
 	following map[engine.ShardID]uint64 // highest letter handed to each shard's mailbox
 	gaps      map[engine.ShardID]uint64 // the letter that each shard was last asked to send again
 	keyAsks   map[letterID][]answer     // submits that wait for a letter to arrive
+	lookups   lookups                   // submits that wait for a look into the archive
 }
 
 // stopped implements handler.
@@ -177,6 +181,7 @@ func (s *shard) endTurn() {
 	s.effects = s.effects[:0]
 	s.window.release(s.committed, s.emit)
 	s.tellNews()
+	s.noteLeaving()
 }
 
 // lost handles an append that was refused. Losing ownership between Room and
@@ -209,6 +214,10 @@ func (s *shard) handle(m any) {
 		s.letter(m)
 	case ackMsg:
 		s.acked(m)
+	case foundMsg:
+		s.found(m)
+	case archivedMsg:
+		s.archived(m)
 	case queryMsg:
 		v, err := m.read(s)
 		s.answer(answer{ask: m.ask, item: m.item, value: v, err: err})
@@ -244,6 +253,10 @@ func (s *shard) refuse(m any) {
 		no(m.ask, m.item)
 	case watchMsg:
 		no(m.ask, 0)
+	case archivedMsg:
+		no(m.ask, m.item)
+	case foundMsg:
+		s.lookups.fail(s.node.asks.answer)
 	default: // offers come back with goneMsg; letters and acks are sent again
 	}
 }

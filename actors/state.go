@@ -20,9 +20,10 @@ type state struct {
 	fence    uint64       // the last fence given (R18)
 	lastSent flow.Instant // the last submit instant given: order keys strictly rise
 	mail     mailboxes
-	keyed    map[string]keyedRun
+	keyed    keyedMemory
 	requests requestMemory
-	defs     definitions // shard 0 only
+	ended    queue[flow.RunID] // runs that have ended and nobody holds, oldest end first
+	defs     definitions       // shard 0 only
 	index    runIndex
 	capture  *capture // the snapshot under way, if any
 }
@@ -52,20 +53,12 @@ type keySlot struct {
 	parked   []parked    // credit that waits for a token on its way
 }
 
-// keyedRun is what an idempotency key names: the run, and the letter that makes it
-// when it lives in another shard.
-type keyedRun struct {
-	run    flow.RunID
-	shard  engine.ShardID
-	letter uint64
-}
-
 func newState(shards int) *state {
 	return &state{
 		runs:  make(map[flow.RunID]*runSlot),
 		keys:  make(map[flow.KeyID]*keySlot),
 		mail:  newMailboxes(shards),
-		keyed: make(map[string]keyedRun),
+		keyed: newKeyedMemory(),
 		index: newRunIndex(),
 	}
 }
@@ -95,6 +88,10 @@ func (st *state) apply(rec *flow.Record) touched {
 
 func (st *state) applyRun(rec *flow.Record) touched {
 	slot := st.runs[rec.Run]
+	if rec.Kind == flow.RecArchived {
+		st.forget(rec.Run)
+		return touched{}
+	}
 	if slot == nil {
 		if rec.Kind != flow.RecSubmitted {
 			panic(fmt.Sprintf("record %s for run %s, which doesn't exist", rec.Kind, rec.Run))
@@ -114,7 +111,26 @@ func (st *state) applyRun(rec *flow.Record) touched {
 	}
 	st.note(slot, was, rec)
 	t.ended = slot.run.Status().Ended() && !was.Ended()
+	if (t.ended || rec.Kind == flow.RecHoldFreed) && !slot.run.Held() {
+		st.ended.push(rec.Run)
+	}
 	return t
+}
+
+// forget lets go of a run that the archive has (R14).
+func (st *state) forget(id flow.RunID) {
+	slot := st.runs[id]
+	if slot == nil || !slot.run.Status().Ended() || slot.run.Held() {
+		panic(fmt.Sprintf("run %s is archived, and it hasn't ended here or is held", id))
+	}
+	st.capture.beforeRun(slot)
+	st.index.remove(slot.run)
+	st.runSlab.remove(slot.seat)
+	delete(st.runs, id)
+	slot.armed = 0 // its timer is void
+	for id, ok := st.ended.front(); ok && st.runs[id] == nil; id, ok = st.ended.front() {
+		st.ended.pop()
+	}
 }
 
 // share has runs of one key with one stamp keep one copy of it.
@@ -205,7 +221,13 @@ func (st *state) applyShard(rec *flow.Record) {
 	case flow.RecDeclared:
 		st.defs.declare(rec)
 	case flow.RecKeyed:
-		st.keyed[rec.IdempotencyKey] = keyedRun{rec.Run, engine.ShardID(rec.Shard), rec.Number}
+		st.keyed.add(&keyedRun{
+			text: rec.IdempotencyKey, run: rec.Run, shard: engine.ShardID(rec.Shard), letter: rec.Number,
+			at: rec.At, saved: st.capture.newborn(),
+		})
+	case flow.RecKeyArchived:
+		st.capture.beforeKeyed(st.keyed.named[rec.IdempotencyKey])
+		st.keyed.forget(rec.IdempotencyKey)
 	default:
 		panic(fmt.Sprintf("record %s is not a shard's", rec.Kind))
 	}
@@ -222,33 +244,12 @@ func (st *state) check() error {
 		}
 	}
 	for _, slot := range st.runSlab.seats {
+		if slot == nil {
+			continue
+		}
 		if err := slot.run.Check(); err != nil {
 			return fmt.Errorf("run %s: %w", slot.run.ID(), err)
 		}
 	}
 	return nil
-}
-
-// slab keeps entities at fixed seats, so that a snapshot can walk them in slices
-// while others come and go.
-type slab[T comparable] struct {
-	seats []T
-	free  []int
-}
-
-func (s *slab[T]) add(v T) int {
-	if n := len(s.free); n > 0 {
-		seat := s.free[n-1]
-		s.free = s.free[:n-1]
-		s.seats[seat] = v
-		return seat
-	}
-	s.seats = append(s.seats, v)
-	return len(s.seats) - 1
-}
-
-func (s *slab[T]) remove(seat int) {
-	var none T
-	s.seats[seat] = none
-	s.free = append(s.free, seat)
 }

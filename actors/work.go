@@ -102,14 +102,14 @@ func (n *Node) Heartbeat(ctx context.Context, h wire.Heartbeat) (wire.HeartbeatR
 			q.put(answer{item: i, err: flow.ErrUnknownRun})
 			continue
 		}
-		n.shards[n.shardOf(id.Partition())].box.tell(&command{
-			in:  flow.Input{Kind: flow.InHeartbeat, Fields: flow.Fields{Run: id, Fence: b.Fence}},
-			ask: q.id, item: i,
-		})
+		n.shards[n.shardOf(id.Partition())].box.tell(&command{in: *beat(id, b.Fence), ask: q.id, item: i})
 	}
 	n.dispatcher.box.tell(seenMsg{h.Worker})
 	var unknown error
 	for i, a := range n.await(ctx, q) {
+		if id, err := flow.ParseRunID(h.Runs[i].RunID); err == nil {
+			a = n.afterwards(beat(id, h.Runs[i].Fence), a)
+		}
 		if a.err != nil && !errors.Is(a.err, flow.ErrUnknownRun) {
 			unknown = a.err
 		}
@@ -119,9 +119,14 @@ func (n *Node) Heartbeat(ctx context.Context, h wire.Heartbeat) (wire.HeartbeatR
 	return out, unknown
 }
 
+func beat(id flow.RunID, fence uint64) *flow.Input {
+	return &flow.Input{Kind: flow.InHeartbeat, Fields: flow.Fields{Run: id, Fence: fence}}
+}
+
 // Complete ends runs with results, each on its own.
 func (n *Node) Complete(ctx context.Context, runs []wire.Completion) ([]wire.CompleteResult, []error) {
 	out, errs := make([]wire.CompleteResult, len(runs)), make([]error, len(runs))
+	sent := make([]flow.Input, len(runs))
 	refused := n.serving()
 	q := n.asks.open(len(runs))
 	for i := range runs {
@@ -134,9 +139,13 @@ func (n *Node) Complete(ctx context.Context, runs []wire.Completion) ([]wire.Com
 			q.put(answer{item: i, err: err})
 			continue
 		}
+		sent[i] = in
 		n.shards[n.shardOf(in.Run.Partition())].box.tell(&command{in: in, ask: q.id, item: i})
 	}
 	for i, a := range n.await(ctx, q) {
+		if sent[i].Kind != 0 {
+			a = n.afterwards(&sent[i], a)
+		}
 		if errs[i] = a.err; a.err == nil {
 			out[i].Status = statusOf(a)
 		}

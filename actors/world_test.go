@@ -25,6 +25,9 @@ type setup struct {
 	refuse  func() error
 	observe actors.Observer
 	maxRuns int64
+
+	recentFor  flow.Span // what stays in memory after its end
+	recentRuns int64
 }
 
 // world is a node over an engine in memory, inside a synctest bubble: time is
@@ -36,6 +39,7 @@ type world struct {
 	mem      *enginetest.Mem
 	chaos    *enginetest.Chaos
 	spy      *spy
+	archive  *enginetest.Archive // outlives every node, like a disk
 	clock    *shiftedClock
 	mu       sync.Mutex // guards fatals
 	fatals   []error
@@ -69,7 +73,7 @@ func (s setup) make(t *testing.T) *world {
 	if s.shards == 0 {
 		s.shards = 16
 	}
-	w := &world{T: t, setup: s, clock: newShiftedClock()}
+	w := &world{T: t, setup: s, clock: newShiftedClock(), archive: enginetest.NewArchive()}
 	cfg := enginetest.MemConfig{Shards: s.shards, Window: s.window}
 	switch {
 	case s.chaos != nil:
@@ -88,7 +92,10 @@ func (s setup) make(t *testing.T) *world {
 func (w *world) open() {
 	w.Helper()
 	w.spy = &spy{onAppend: w.onAppend, Engine: w.mem, machines: make([]engine.Machine, w.shards), logs: make([]engine.Log, w.shards)}
-	n, err := actors.Open(actors.Config{Engine: w.spy, Clock: w.clock, Fatal: w.fatal, Refuse: w.refuse, Observer: w.observe, MaxRuns: w.maxRuns})
+	n, err := actors.Open(actors.Config{
+		Engine: w.spy, Clock: w.clock, Fatal: w.fatal, Refuse: w.refuse, Observer: w.observe, MaxRuns: w.maxRuns,
+		Archive: w.archive, RecentFor: w.recentFor, RecentRuns: w.recentRuns,
+	})
 	if err != nil {
 		w.Fatal(err)
 	}

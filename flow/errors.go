@@ -27,6 +27,9 @@ var (
 	// ErrOverloaded says that a named bound is reached and new work is refused
 	// (R7); nothing happened, and a retry is safe.
 	ErrOverloaded = errors.New("overloaded")
+	// ErrArchiveBehind says that too many ended runs wait for the archive (R14): new
+	// runs are refused; nothing happened, and a retry is safe.
+	ErrArchiveBehind = errors.New("archive is behind")
 	// ErrNotReady says that the node has not replayed its log yet, or has lost it.
 	ErrNotReady = errors.New("not ready")
 	// ErrOutcomeUnknown says that ownership was lost under a request: it may or may

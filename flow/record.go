@@ -45,6 +45,8 @@ const (
 	// RecHoldFreed (key): the last holder of a terminated run is gone. Run, Fence, Number
 	// as for RecCancelled.
 	RecHoldFreed RecordKind = 12
+	// RecArchived: the run left memory; this node's archive holds it (R14). Run.
+	RecArchived RecordKind = 13
 )
 
 // Records of a key alone.
@@ -87,6 +89,9 @@ const (
 	// RecKeyed: the idempotency key names the run for ever. IdempotencyKey, Run, Number
 	// and Shard of the letter that creates it (both zero when this shard did).
 	RecKeyed RecordKind = 69
+	// RecKeyArchived: the idempotency key left memory; this node's archive holds it
+	// (R10). IdempotencyKey.
+	RecKeyArchived RecordKind = 70
 )
 
 // Records at or above RecVolatile are applied but never written: what they change
@@ -116,6 +121,7 @@ var recordNames = map[int]string{
 	int(RecFailed): "failed", int(RecRetrying): "retrying", int(RecSuspended): "suspended",
 	int(RecWoken): "woken", int(RecExpired): "expired", int(RecCancelAsked): "cancel-asked",
 	int(RecCancelled): "cancelled", int(RecTerminated): "terminated", int(RecHoldFreed): "hold-freed",
+	int(RecArchived): "archived", int(RecKeyArchived): "key-archived",
 	int(RecAsked): "asked", int(RecUnused): "unused", int(RecReserved): "reserved",
 	int(RecWanted): "wanted", int(RecUnwanted): "unwanted", int(RecTokenGiven): "token-given",
 	int(RecTokenBack): "token-back", int(RecPromoted): "promoted", int(RecSent): "sent",

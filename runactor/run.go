@@ -121,6 +121,14 @@ func (r *Run) Fence() uint64 {
 	return r.past.fence
 }
 
+// Ended is the instant of the run's end; zero before it.
+func (r *Run) Ended() flow.Instant {
+	if r.past == nil {
+		return 0
+	}
+	return r.past.ended
+}
+
 // Worker is the name of the last holder.
 func (r *Run) Worker() string {
 	if r.past == nil {

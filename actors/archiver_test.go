@@ -1,0 +1,121 @@
+package actors_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/pyrula/pyrula-node/actors"
+	"github.com/pyrula/pyrula-node/flow"
+	"github.com/pyrula/pyrula-node/flow/wire"
+)
+
+// story is all that readers are told of some runs.
+func (w *world) story(ids []flow.RunID) string {
+	w.Helper()
+	var out string
+	for _, id := range ids {
+		events := await(w, begin(func() (wire.Events, error) { return w.Events(w.life, id) }))
+		why := await(w, begin(func() (wire.Why, error) { return w.Why(w.life, id) }))
+		for _, v := range []any{w.status(id), events, why} {
+			b, err := json.Marshal(v)
+			if err != nil {
+				w.Fatal(err)
+			}
+			out += string(b) + "\n"
+		}
+	}
+	return out + fmt.Sprint(w.pages(wire.ListQuery{}))
+}
+
+// endings makes a run of every way to end, and returns their ids.
+func (w *world) endings() []flow.RunID {
+	w.Helper()
+	w.declare("sync", `{"version":"1","limit":{"key":"k","max":5},"retry":{"max_attempts":1}}`)
+	var ids []flow.RunID
+	for range 4 {
+		ids = append(ids, w.submit("sync", `{"k":"a"}`))
+	}
+	grants := w.claim("sync", "1", 2)
+	w.complete(grants[0])
+	await(w, w.failing(grants[1], false))
+	w.cancel(ids[2])
+	w.terminate(ids[3])
+	return ids
+}
+
+// TestR14EndedRunsLeaveMemoryAndReadTheSame fails when a run is still in memory
+// after its time, or when any reader is told something else than before.
+func TestR14EndedRunsLeaveMemoryAndReadTheSame(t *testing.T) {
+	play(t, func(w *world) {
+		ids := w.endings()
+		before := w.story(ids)
+		w.pass(actorsRecent - time.Second)
+		if runs, archived := w.whereabouts(); runs != len(ids) || archived != 0 {
+			w.Fatalf("%d runs in memory and %d in the archive before their time", runs, archived)
+		}
+		w.pass(3 * time.Second)
+		for _, when := range []string{"after the move", "after a restart", "after a restart from snapshots"} {
+			if runs, archived := w.whereabouts(); runs != 0 || archived != len(ids) {
+				w.Fatalf("%s: %d runs in memory and %d in the archive", when, runs, archived)
+			}
+			if diff := cmp.Diff(before, w.story(ids)); diff != "" {
+				w.Errorf("%s readers are told otherwise (-before +after):\n%s", when, diff)
+			}
+			if when == "after a restart" {
+				w.snapshots()
+			}
+			w.restart()
+		}
+	})
+}
+
+const actorsRecent = time.Duration(actors.DefaultRecentFor)
+
+// snapshots takes one of every shard.
+func (w *world) snapshots() {
+	w.Helper()
+	for _, log := range w.spy.logs {
+		must(w, log.Snapshot(w.Context()))
+	}
+}
+
+// whereabouts is where the runs are: so many in memory, so many in the archive.
+func (w *world) whereabouts() (memory, archive int) {
+	w.Helper()
+	memory, err := actors.RunsInMemory(w.Context(), w.Node)
+	if err != nil {
+		w.Fatal(err)
+	}
+	archive, _ = w.archive.Len()
+	return memory, archive
+}
+
+// TestR14RunsBeyondTheCountLeave fails when more ended runs than allowed stay in
+// memory, or when the youngest go first.
+func TestR14RunsBeyondTheCountLeave(t *testing.T) {
+	setup{shards: 1, recentRuns: 10}.play(t, func(w *world) {
+		w.declare("sync", `{"version":"1"}`)
+		var ids []string
+		for range 50 {
+			id := w.submit("sync", `{}`)
+			w.cancel(id)
+			ids = append(ids, id.String())
+			w.pass(time.Millisecond)
+		}
+		w.pass(3 * time.Second)
+		if runs, archived := w.whereabouts(); runs != 10 || archived != 40 {
+			w.Errorf("%d runs in memory and %d in the archive", runs, archived)
+		}
+		slices.Reverse(ids)
+		for limit := range 7 {
+			if got := w.pages(wire.ListQuery{Limit: limit * 9}); !slices.Equal(got, ids) {
+				w.Errorf("pages of %d hold %v, want %v", limit*9, got, ids)
+			}
+		}
+	})
+}

@@ -1,0 +1,229 @@
+package actors
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+
+	"github.com/vmihailenco/msgpack/v5"
+
+	"github.com/pyrula/pyrula-node/flow"
+	"github.com/pyrula/pyrula-node/flow/wire"
+	"github.com/pyrula/pyrula-node/persistence/engine"
+	"github.com/pyrula/pyrula-node/runactor"
+)
+
+// leave asks a shard for what is due for the archive.
+type leave struct {
+	runs, keys int // what it has handed over before, from the oldest on
+	excess     int // so many of the oldest runs are due, however young
+}
+
+// leaving is what a shard hands over.
+type leaving struct {
+	items []engine.Archived
+	keys  []engine.ArchivedKey
+	more  bool      // more of it is due
+	next  flow.Span // until the next run is due; zero when there is none
+}
+
+// leaving encodes what is due, oldest first. It changes nothing: the shard lets go
+// when the archive says that it has it.
+func (s *shard) leaving(ask leave) leaving {
+	var out leaving
+	var enc runEncoder
+	bytes := 0
+	for i := ask.runs; i < s.st.ended.len(); i++ {
+		run := s.st.runs[s.st.ended.at(i)].run
+		if age := s.now.Sub(run.Ended()); age < s.node.cfg.RecentFor && i >= ask.excess {
+			out.next = s.node.cfg.RecentFor - age
+			break
+		}
+		if len(out.items) == leavingRuns || bytes >= leavingBytes {
+			out.more = true
+			return out
+		}
+		item := enc.archived(run)
+		bytes += len(item.Body)
+		out.items = append(out.items, item)
+	}
+	s.leavingKeys(ask, &out)
+	return out
+}
+
+// leavingKeys adds idempotency keys that are old, or beyond the shard's share of
+// RecentRuns.
+func (s *shard) leavingKeys(ask leave, out *leaving) {
+	m := &s.st.keyed
+	excess := m.fifo.len() - int(s.node.cfg.RecentRuns)/len(s.node.shards)
+	for i := ask.keys; i < m.fifo.len(); i++ {
+		k := m.named[m.fifo.at(i)]
+		age := s.now.Sub(k.at)
+		switch {
+		case !s.st.delivered(k):
+			return // its run isn't made yet
+		case age < s.node.cfg.RecentFor && i >= excess:
+			if left := s.node.cfg.RecentFor - age; out.next == 0 || left < out.next {
+				out.next = left
+			}
+			return
+		case len(out.keys) == leavingRuns:
+			out.more = true
+			return
+		}
+		out.keys = append(out.keys, engine.ArchivedKey{Text: k.text, Value: bytes.Clone(k.run[:])})
+	}
+}
+
+// archived lets go of what the archive has on disk.
+func (s *shard) archived(m archivedMsg) {
+	gone := 0
+	for _, id := range m.runs {
+		slot := s.st.runs[id]
+		if slot == nil || !slot.run.Status().Ended() || slot.run.Held() {
+			continue
+		}
+		s.write(flow.RecArchived, flow.Fields{Run: id})
+		gone++
+	}
+	s.node.runs.Add(-int64(gone))
+	for _, key := range m.keys {
+		if s.st.keyed.named[key] != nil {
+			s.write(flow.RecKeyArchived, flow.Fields{IdempotencyKey: key})
+		}
+	}
+	s.answer(answer{ask: m.ask, item: m.item})
+}
+
+// noteLeaving tells the archiver how much there is to move.
+func (s *shard) noteLeaving() {
+	var ended, keys int64
+	if s.st != nil {
+		ended, keys = int64(s.st.ended.len()), int64(s.st.keyed.fifo.len())
+	}
+	if was := s.endedSeen.Load(); was != ended || s.keysSeen != keys {
+		s.node.archiver.note(ended-was, keys-s.keysSeen)
+		s.endedSeen.Store(ended)
+		s.keysSeen = keys
+	}
+}
+
+// archivedVersion is the first byte of a run in the archive. What follows is the run
+// as in a snapshot.
+const archivedVersion = 1
+
+// runEncoder writes runs for the archive. Zero value: ready.
+type runEncoder struct {
+	buf bytes.Buffer
+	enc *msgpack.Encoder
+}
+
+func (e *runEncoder) archived(run *runactor.Run) engine.Archived {
+	if e.enc == nil {
+		e.enc = msgpack.NewEncoder(&e.buf)
+		e.enc.UseCompactInts(true)
+	}
+	e.buf.Reset()
+	e.buf.WriteByte(archivedVersion)
+	if err := run.EncodeMsgpack(e.enc); err != nil {
+		panic("actors: a buffer refused bytes: " + err.Error())
+	}
+	return engine.Archived{
+		ID: engine.ArchiveID(run.ID()), Ended: int64(run.Ended()), Group: run.Workflow(),
+		Kind: uint8(run.Status()), Body: bytes.Clone(e.buf.Bytes()),
+	}
+}
+
+func decodeArchived(body []byte) (*runactor.Run, error) {
+	if len(body) == 0 || body[0] != archivedVersion {
+		return nil, errors.New("it has a format that this build doesn't know")
+	}
+	in := bytes.NewReader(body[1:])
+	run := new(runactor.Run)
+	if err := run.DecodeMsgpack(msgpack.NewDecoder(in)); err != nil {
+		return nil, err
+	}
+	return run, nil
+}
+
+// archived reads a run that has left memory. It is asked after the shard, never
+// before: a run that moves in between would be missed. Error: flow.ErrUnknownRun.
+func (n *Node) archived(id flow.RunID) (*runactor.Run, error) {
+	if n.cfg.Archive == nil {
+		return nil, fmt.Errorf("run %s: %w", id, flow.ErrUnknownRun)
+	}
+	body, err := n.cfg.Archive.Get(engine.ArchiveID(id))
+	if errors.Is(err, engine.ErrNotArchived) {
+		return nil, fmt.Errorf("run %s: %w", id, flow.ErrUnknownRun)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("run %s in the archive: %w", id, err)
+	}
+	run, err := decodeArchived(body)
+	if err != nil {
+		return nil, fmt.Errorf("run %s in the archive: %w", id, err)
+	}
+	return run, nil
+}
+
+// afterwards answers an input to a run that the shard doesn't know: one that has left
+// memory says what it would have said there, since an ended run changes no more.
+func (n *Node) afterwards(in *flow.Input, a answer) answer {
+	if !errors.Is(a.err, flow.ErrUnknownRun) {
+		return a
+	}
+	run, err := n.archived(in.Run)
+	if err != nil {
+		a.err = err
+		return a
+	}
+	var out flow.Out
+	run.Step(run.Ended(), in, &out)
+	if len(out.Records) > 0 {
+		panic(fmt.Sprintf("run %s has ended, and %s would change it", in.Run, in.Kind))
+	}
+	a.outcome(run, &out)
+	return a
+}
+
+// listArchived is the archive's share of a page.
+func (n *Node) listArchived(q *listQuery) (listPart, error) {
+	var part listPart
+	if n.cfg.Archive == nil || (q.status != 0 && !q.status.Ended()) {
+		return part, nil
+	}
+	var fault error
+	looked, last := 0, flow.RunID{}
+	err := n.cfg.Archive.Scan(
+		engine.ArchiveQuery{Group: q.workflow, Kind: uint8(q.status), Before: engine.ArchiveID(q.before)},
+		func(id engine.ArchiveID, body []byte) bool {
+			if len(part.looks) > q.limit || looked >= maxListScan {
+				part.reached = last
+				return false
+			}
+			looked++
+			last = flow.RunID(id)
+			run, err := decodeArchived(bytes.Clone(body)) // a run keeps its texts
+			if err != nil {
+				fault = fmt.Errorf("run %s: %w", last, err)
+				return false
+			}
+			if q.sieve(run) {
+				part.looks = append(part.looks, look{View: run.View()})
+			}
+			return true
+		})
+	if err = errors.Join(err, fault); err != nil {
+		return part, fmt.Errorf("list the archive: %w", err)
+	}
+	return part, nil
+}
+
+// archivedEvents are the events of a run that has left memory.
+func (n *Node) archivedEvents(id flow.RunID) ([]wire.Event, error) {
+	run, err := n.archived(id)
+	if err != nil {
+		return nil, err
+	}
+	return eventsOf(run), nil
+}

@@ -1,0 +1,57 @@
+package actors
+
+// slab keeps entities at fixed seats, so that a snapshot can walk them in slices
+// while others come and go.
+type slab[T comparable] struct {
+	seats []T
+	free  []int
+}
+
+func (s *slab[T]) add(v T) int {
+	if n := len(s.free); n > 0 {
+		seat := s.free[n-1]
+		s.free = s.free[:n-1]
+		s.seats[seat] = v
+		return seat
+	}
+	s.seats = append(s.seats, v)
+	return len(s.seats) - 1
+}
+
+func (s *slab[T]) remove(seat int) {
+	var none T
+	s.seats[seat] = none
+	s.free = append(s.free, seat)
+}
+
+// queue is a first-in first-out list. Zero value: empty.
+type queue[T any] struct {
+	items []T
+	head  int
+}
+
+func (q *queue[T]) push(v T) { q.items = append(q.items, v) }
+
+func (q *queue[T]) len() int { return len(q.items) - q.head }
+
+// at is the item behind i others; i is less than len.
+func (q *queue[T]) at(i int) T { return q.items[q.head+i] }
+
+func (q *queue[T]) front() (v T, ok bool) {
+	if q.len() == 0 {
+		return v, false
+	}
+	return q.at(0), true
+}
+
+// pop takes the first item out. What is left moves to an array of its own once half
+// of the old one is empty: a copy of the old list stays as it was.
+func (q *queue[T]) pop() T {
+	v := q.at(0)
+	q.head++
+	if q.head > len(q.items)/2 {
+		q.items = append([]T(nil), q.items[q.head:]...)
+		q.head = 0
+	}
+	return v
+}
