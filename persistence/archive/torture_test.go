@@ -1,0 +1,11 @@
+//go:build torture
+
+package archive
+
+// Sizes of the loops of a long run.
+const (
+	modelRuns  = 300
+	damageRuns = 1 << 30 // every place
+	putEvery   = 1
+	killRounds = 300
+)
