@@ -82,7 +82,12 @@ func (a *fsAppender) cycle() error {
 
 func (a *fsAppender) Sync() error { return a.file.Sync() }
 
-func (a *fsAppender) Close() error { return errors.Join(a.file.Sync(), a.file.Close()) }
+func (a *fsAppender) Close() error {
+	if a.file == nil {
+		return os.ErrInvalid // as the library does when it couldn't make a segment
+	}
+	return errors.Join(a.file.Sync(), a.file.Close())
+}
 
 // TestStandInWritesWhatTheLibraryWrites fails when the stand-in of the crash tests
 // leaves other files than the library for the same frames.

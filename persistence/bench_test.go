@@ -2,6 +2,7 @@ package persistence
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -87,9 +88,19 @@ func benchAppend(b *testing.B, cfg Config, records int) {
 	b.StopTimer()
 	b.ReportMetric(float64(b.N)*float64(records)/b.Elapsed().Seconds(), "records/s")
 	b.ReportMetric(float64(b.N)/float64(l.journal.durable.Load()), "entries/fsync")
+	reportOverhead(b, l, int64(b.N), len(body))
 	if err := l.Close(context.Background()); err != nil {
 		b.Fatal(err)
 	}
+}
+
+// reportOverhead says what the journal adds to the bodies: for each entry, and the part
+// of that which a frame's head and its length are.
+func reportOverhead(b *testing.B, l *Local, entries int64, bodyBytes int) {
+	b.Helper()
+	added := l.journal.written.Load() - entries*int64(bodyBytes)
+	b.ReportMetric(float64(added)/float64(entries), "overhead-B/entry")
+	b.ReportMetric(float64(l.journal.durable.Load()*frameHeadBytes)/float64(entries), "frame-B/entry")
 }
 
 // pump appends while there is room and something left, and waits for its commits.
@@ -148,6 +159,8 @@ func BenchmarkReplay(b *testing.B) {
 			if err := l.Close(context.Background()); err != nil {
 				b.Fatal(err)
 			}
+			written := l.journal.written.Load()
+			b.SetBytes(written)
 			b.ReportAllocs()
 			for b.Loop() {
 				l, _ := benchLocal(b, cfg)
@@ -161,7 +174,89 @@ func BenchmarkReplay(b *testing.B) {
 				b.StartTimer()
 			}
 			b.ReportMetric(float64(total)*float64(b.N)/b.Elapsed().Seconds(), "records/s")
+			b.ReportMetric(float64(written)/total, "B/record")
 		})
+	}
+}
+
+// benchSnapshotBytes is the size of the snapshot that is written and restored.
+const benchSnapshotBytes = 64 << 20
+
+// bulk is a sink with a state of some size.
+type bulk struct {
+	sink
+	state []byte
+}
+
+func (m *bulk) Capture() (engine.Snapshot, error) { return &bulkSnapshot{m}, nil }
+
+// bulkSnapshot writes the state in pieces of the size of a host's slices.
+type bulkSnapshot struct{ m *bulk }
+
+func (s *bulkSnapshot) Boundary() (engine.Epoch, engine.Seq) {
+	return engine.Epoch(s.m.epoch.Load()), 0
+}
+
+func (s *bulkSnapshot) WriteTo(w io.Writer) (int64, error) {
+	return stream{s.m.state, 64 << 10}.WriteTo(w)
+}
+
+func (s *bulkSnapshot) Release() {}
+
+func benchBulk(b *testing.B, cfg Config, state []byte) *Local {
+	b.Helper()
+	cfg.Logger = slog.New(slog.DiscardHandler)
+	l, err := Open(cfg)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if _, err := l.Open(0, &bulk{state: state}); err != nil {
+		b.Fatal(err)
+	}
+	if err := l.Start(context.Background()); err != nil {
+		b.Fatal(err)
+	}
+	return l
+}
+
+// BenchmarkSnapshot writes, syncs, reads again and publishes a snapshot.
+func BenchmarkSnapshot(b *testing.B) {
+	cfg := Config{Dir: filepath.Join(b.TempDir(), "data"), Shards: 1, SnapshotAfter: NoSnapshots}
+	l := benchBulk(b, cfg, noise(benchSnapshotBytes))
+	b.SetBytes(benchSnapshotBytes)
+	for n := uint64(0); b.Loop(); n++ {
+		// A boundary of its own each time: else the shard rests, and nothing is written.
+		s := l.shards[0]
+		s.mu.Lock()
+		s.base = engine.Pos(n + 1)
+		s.mu.Unlock()
+		if err := s.Snapshot(context.Background()); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := l.Close(context.Background()); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// BenchmarkRestore starts over a snapshot.
+func BenchmarkRestore(b *testing.B) {
+	cfg := Config{Dir: filepath.Join(b.TempDir(), "data"), Shards: 1, SnapshotAfter: NoSnapshots}
+	l := benchBulk(b, cfg, noise(benchSnapshotBytes))
+	if err := errors.Join(l.shards[0].Snapshot(context.Background()), l.Close(context.Background())); err != nil {
+		b.Fatal(err)
+	}
+	b.SetBytes(benchSnapshotBytes)
+	for b.Loop() {
+		l := benchBulk(b, cfg, nil)
+		b.StopTimer()
+		if l.Recovery().FromSnapshot != 1 {
+			b.Fatal("not restored")
+		}
+		if err := l.Close(context.Background()); err != nil {
+			b.Fatal(err)
+		}
+		b.StartTimer()
 	}
 }
 

@@ -21,8 +21,13 @@ const (
 	windowMax = 1 << 10
 )
 
-// NoSnapshots as Config.SnapshotAfter takes no snapshot by itself.
-const NoSnapshots int64 = -1
+const (
+	// NoSnapshots as Config.SnapshotAfter takes no snapshot by itself, neither by size
+	// nor by age.
+	NoSnapshots int64 = -1
+	// NoSnapshotsByAge as Config.SnapshotEvery takes snapshots by size only.
+	NoSnapshotsByAge time.Duration = -1
+)
 
 // OnClose says what Close does besides making the last entries durable.
 type OnClose uint8
@@ -66,6 +71,16 @@ type Config struct {
 	// snapshots of all shards are taken; if the last ones together are larger, that
 	// size counts. Default 256 MiB; NoSnapshots: never.
 	SnapshotAfter int64
+	// SnapshotEvery is the time after which snapshots of all shards are taken if the
+	// journal has grown at all, counted from the start or from the last such round of
+	// whatever cause. It is looked at once in that time, so what is appended after a
+	// longer rest waits for at most as long. A shard without anything new is not
+	// written again. Default 1 h; NoSnapshotsByAge: by size only.
+	SnapshotEvery time.Duration
+	// Reserve is the number of bytes that Health wants to be left on the disk besides
+	// what this package needs: what others write to the same disk in one go, like a
+	// batch of the archive. Default 0; not negative.
+	Reserve int64
 	// OnClose says whether Close takes snapshots; default CloseQuickly.
 	OnClose OnClose
 	// AfterFirst runs between the promotion of shard 0 and that of the others (rule
@@ -82,6 +97,9 @@ type Config struct {
 	// OnStall is called when a write is older than StallAfter, and again about once
 	// in StallAfter while it lasts. Nil does nothing.
 	OnStall func(age time.Duration)
+	// BootID is the machine's boot id: another one means that the machine was
+	// restarted. Empty means that nobody knows. Default: that of Linux, empty elsewhere.
+	BootID func() string
 	// Metrics is told what happens.
 	Metrics Metrics
 	// Logger takes what nobody else is told: a damaged snapshot that was passed
@@ -105,6 +123,7 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.StallAfter, time.Second)
 	setDefault(&c.FatalAfter, 30*time.Second)
 	setDefault(&c.SnapshotAfter, 256<<20)
+	setDefault(&c.SnapshotEvery, time.Hour)
 	c.Metrics = c.Metrics.withDefaults()
 	if c.AfterFirst == nil {
 		c.AfterFirst = func(context.Context) error { return nil }
@@ -117,6 +136,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.OnStall == nil {
 		c.OnStall = func(time.Duration) {}
+	}
+	if c.BootID == nil {
+		c.BootID = machineBootID
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()
@@ -159,6 +181,12 @@ func (c Config) validate() error {
 	}
 	if c.SnapshotAfter < NoSnapshots {
 		err = errors.Join(err, fmt.Errorf("snapshot after %d bytes", c.SnapshotAfter))
+	}
+	if c.Reserve < 0 {
+		err = errors.Join(err, fmt.Errorf("reserve of %d bytes", c.Reserve))
+	}
+	if c.SnapshotEvery < NoSnapshotsByAge {
+		err = errors.Join(err, fmt.Errorf("snapshot every %s", c.SnapshotEvery))
 	}
 	if err != nil {
 		return fmt.Errorf("configuration of persistence: %w", err)

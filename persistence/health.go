@@ -17,8 +17,8 @@ type Health struct {
 	// Stalled is the age of the write under way when it is older than
 	// Config.StallAfter, else 0 (rule R19).
 	Stalled time.Duration
-	// Free is the space left on the disk, Reserve what must be left: two segments
-	// and the largest snapshot, in bytes. Below it new work is to be refused, so
+	// Free is the space left on the disk, Reserve what must be left: two segments,
+	// the largest snapshot and Config.Reserve, in bytes. Below it new work is to be refused, so
 	// that the work under way can still be written down.
 	Free, Reserve uint64
 	// Failed is the failure that stopped the journal, nil while it works.
@@ -70,6 +70,6 @@ func (l *Local) Health() Health {
 	// What was written since the last look is taken off, so that a burst doesn't pass
 	// the reserve between two looks.
 	h.Free = l.space - min(l.space, uint64(written-l.spaceWritten))
-	h.Reserve = reserveSegments*uint64(l.cfg.SegmentBytes) + uint64(largest)
+	h.Reserve = reserveSegments*uint64(l.cfg.SegmentBytes) + uint64(largest) + uint64(l.cfg.Reserve)
 	return h
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,7 +34,8 @@ type Local struct {
 	lock   io.Closer
 	shards []*shard
 
-	// journal is set by Start, before the first promotion.
+	// journal is set by Start, before the first promotion, with mu held: who may
+	// come before that reads it with mu held, too.
 	journal *journal
 	watch   *watchdog
 
@@ -55,6 +57,10 @@ type Local struct {
 	man atomic.Pointer[manifest]
 	// dueAt is the number of bytes written by this life at which snapshots are due.
 	dueAt atomic.Int64
+	// roundFrom is the number of bytes written by this life when the last round of
+	// snapshots began, -1 while one is owed for what was replayed. It is set by Start,
+	// then the background goroutine's.
+	roundFrom int64
 
 	mu       sync.Mutex // guards what follows
 	state    state
@@ -245,6 +251,19 @@ func (l *Local) Recovery() Recovery {
 	return l.recovery
 }
 
+// Yield lets the commit under way end first, if there is one or one waits. Whoever
+// else writes much to the same disk calls it between two syncs, so that a commit
+// never queues behind more than one of those. It may be called at any time, from any
+// goroutine, and never waits when the journal is idle, stopped or closed.
+func (l *Local) Yield() {
+	l.mu.Lock()
+	j := l.journal
+	l.mu.Unlock()
+	if j != nil {
+		j.yield()
+	}
+}
+
 // Shards is the number of shards.
 func (l *Local) Shards() int { return len(l.shards) }
 
@@ -347,14 +366,15 @@ func (l *Local) closeJournal(ctx context.Context) error {
 	if err := l.journal.close(ctx); err != nil {
 		return err
 	}
-	return l.noteEnd()
+	return l.noteEnd(ackedSynced)
 }
 
-// noteEnd writes down how far the journal reaches, so that a loss is noticed.
-// Everything written is on disk when it is called.
-func (l *Local) noteEnd() error {
+// noteEnd writes down how far the journal reaches, so that a loss is noticed, and what
+// acknowledgements from now on are worth. Everything written is on disk when it is
+// called.
+func (l *Local) noteEnd(acked string) error {
 	next := *l.man.Load()
-	next.Durable = l.journal.durable.Load()
+	next.Durable, next.Acked = l.journal.durable.Load(), acked
 	return l.replaceManifest(&next)
 }
 
@@ -365,4 +385,18 @@ func (l *Local) replaceManifest(next *manifest) error {
 	}
 	l.man.Store(next)
 	return nil
+}
+
+// replaceOrStop is replaceManifest while the journal works. An error before the
+// rename leaves the old manifest. One behind it leaves either of the two on disk: then
+// the journal stops, as after any fsync that failed.
+func (l *Local) replaceOrStop(next *manifest) error {
+	err := l.replaceManifest(next)
+	if err == nil {
+		return nil
+	}
+	if have, rerr := readManifest(l.cfg.FS, l.cfg.Dir); rerr != nil || reflect.DeepEqual(have, next) {
+		l.journal.fail(err)
+	}
+	return err
 }

@@ -7,9 +7,11 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
 
 	"github.com/pyrula/pyrula-node/persistence/engine"
 	"github.com/pyrula/pyrula-node/persistence/enginetest"
+	"github.com/pyrula/pyrula-node/persistence/vfs"
 )
 
 // testConfig is a small engine in a directory.
@@ -144,4 +146,40 @@ func TestSecondOpenerIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	openLocal(t, cfg)
+}
+
+// TestYieldLetsACommitGoFirst fails when Yield returns while a commit is under way,
+// or waits when there is none: before the start, on an idle journal, on a closed one.
+func TestYieldLetsACommitGoFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := vfs.NewMem()
+		gate := &gatedAppender{}
+		cfg := onDisk(disk, 1)
+		cfg.open = gate.open(disk)
+		l := openLocal(t, cfg)
+		l.Yield()
+		ledger := startAll(t, l)[0]
+		l.Yield()
+		hold := make(chan struct{})
+		gate.hold.Store(&hold)
+		write(t, l, ledger, 0, "under way")
+		synctest.Wait()
+		passed := make(chan struct{})
+		go func() { l.Yield(); close(passed) }()
+		synctest.Wait()
+		select {
+		case <-passed:
+			t.Error("Yield has returned before the commit")
+		default:
+		}
+		close(hold)
+		<-passed
+		if _, acked := ledger.Lines(); acked != 1 {
+			t.Errorf("%d lines acknowledged when Yield returned, want 1", acked)
+		}
+		if err := l.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		l.Yield()
+	})
 }

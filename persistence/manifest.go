@@ -2,11 +2,13 @@ package persistence
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/crc32"
 	iofs "io/fs"
+	"math"
 	"path/filepath"
 	"slices"
 
@@ -59,6 +61,15 @@ type manifest struct {
 	// Durable is a frame that was on disk when this manifest was written: a journal
 	// that ends before it has lost something.
 	Durable uint64 `json:"durable_index"`
+	// BootID is the machine's boot id when the last life began; empty where there is
+	// none, and in manifests of earlier builds.
+	BootID string `json:"boot_id,omitempty"`
+	// Acked is what an acknowledgement of the last life is worth now: ackedSynced or
+	// ackedWritten; empty in manifests of earlier builds.
+	Acked string `json:"acked,omitempty"`
+	// Lost says that a life began behind a possible loss of acknowledged entries, and
+	// that nobody has settled it since.
+	Lost bool `json:"lost,omitempty"`
 	// Snapshots of each shard, at most snapshotsKept, the newest first.
 	Snapshots []snapshotRef `json:"snapshots"`
 }
@@ -72,10 +83,16 @@ type snapshotRef struct {
 	Pos   engine.Pos   `json:"pos"`
 	// Wall is the Wall of that entry, or of a later one that stands in the journal.
 	Wall int64 `json:"wall"`
-	// Index is a frame up to which the snapshot holds every entry of the shard.
-	Index uint64 `json:"index"`
-	Bytes int64  `json:"bytes"`
+	// Index is a frame up to which the snapshot holds every entry of the shard, as it
+	// was known when the file was written. Through is a later one, when the shard has
+	// appended nothing in between; absent when there is none.
+	Index   uint64 `json:"index"`
+	Through uint64 `json:"through,omitempty"`
+	Bytes   int64  `json:"bytes"`
 }
+
+// through is the frame up to which the snapshot is good.
+func (r snapshotRef) through() uint64 { return max(r.Index, r.Through) }
 
 // fileName is the name under snapshots/. The index makes it unique: a shard at
 // rest has the same position in two snapshots.
@@ -95,27 +112,61 @@ func (m *manifest) of(s engine.ShardID) []snapshotRef {
 }
 
 // with is the manifest with a new newest snapshot of its shard; what it pushes
-// out is left out. MinIndex follows from the older snapshot of each shard: a
-// shard that hasn't got two keeps the whole journal.
+// out is left out. If the one before holds the same entries it is as good as the new
+// one.
 func (m *manifest) with(ref snapshotRef) manifest {
 	next := *m
-	next.Snapshots = nil
-	need := ref.Index
-	for s := range m.Shards {
-		refs := m.of(engine.ShardID(s))
-		if engine.ShardID(s) == ref.Shard {
-			refs = append([]snapshotRef{ref}, refs...)
-			refs = refs[:min(len(refs), snapshotsKept)]
-		}
-		next.Snapshots = append(next.Snapshots, refs...)
-		if len(refs) < snapshotsKept {
-			need = 0
-			continue
-		}
-		need = min(need, refs[len(refs)-1].Index)
+	refs := m.of(ref.Shard)
+	if len(refs) > 0 && refs[0].Pos == ref.Pos {
+		refs[0].Through = max(refs[0].Through, ref.Index)
 	}
-	next.MinIndex = max(m.MinIndex, need+1)
+	refs = append([]snapshotRef{ref}, refs...)
+	next.Snapshots = slices.DeleteFunc(slices.Clone(m.Snapshots), func(r snapshotRef) bool { return r.Shard == ref.Shard })
+	next.Snapshots = append(next.Snapshots, refs[:min(len(refs), snapshotsKept)]...)
+	slices.SortStableFunc(next.Snapshots, func(a, b snapshotRef) int { return cmp.Compare(a.Shard, b.Shard) })
+	next.MinIndex = max(m.MinIndex, next.needed())
 	return next
+}
+
+// without is the manifest without some of its snapshots. They can't be used, and would
+// stand in the place of those that the next ones push out.
+func (m *manifest) without(names map[string]bool) manifest {
+	next := *m
+	next.Snapshots = slices.DeleteFunc(slices.Clone(m.Snapshots), func(r snapshotRef) bool { return names[r.fileName()] })
+	return next
+}
+
+// advanced is the manifest in which the snapshots of shards at rest are good up to a
+// later frame.
+func (m *manifest) advanced(rest map[engine.ShardID]bool, index uint64) manifest {
+	next := *m
+	next.Snapshots = slices.Clone(m.Snapshots)
+	for i, r := range next.Snapshots {
+		if rest[r.Shard] {
+			next.Snapshots[i].Through = max(r.Through, index)
+		}
+	}
+	next.MinIndex = max(m.MinIndex, next.needed())
+	return next
+}
+
+// needed is the lowest frame that a recovery needs: the one behind the older snapshot
+// of each shard. A shard that hasn't got two keeps the whole journal.
+func (m *manifest) needed() uint64 {
+	kept := make(map[engine.ShardID]int)
+	low := uint64(math.MaxUint64)
+	for _, r := range m.Snapshots {
+		kept[r.Shard]++
+		if kept[r.Shard] == snapshotsKept {
+			low = min(low, r.through())
+		}
+	}
+	for s := range m.Shards {
+		if kept[engine.ShardID(s)] < snapshotsKept {
+			return 1
+		}
+	}
+	return low + 1
 }
 
 // holds says whether the manifest names a snapshot file.

@@ -66,7 +66,9 @@ func TestMinIndexFollowsTheOlderSnapshots(t *testing.T) {
 		{snapshotRef{Shard: 1, Pos: 1, Index: 40}, 11},
 		{snapshotRef{Shard: 0, Pos: 3, Index: 50}, 21},
 		{snapshotRef{Shard: 1, Pos: 1, Index: 60}, 21},
-		{snapshotRef{Shard: 0, Pos: 4, Index: 70}, 41},
+		{snapshotRef{Shard: 0, Pos: 4, Index: 70}, 51}, // shard 1 is at rest up to 60
+		{snapshotRef{Shard: 1, Pos: 2, Index: 80}, 51},
+		{snapshotRef{Shard: 0, Pos: 5, Index: 90}, 61},
 	} {
 		m = m.with(step.ref)
 		if m.MinIndex != step.want {
@@ -190,6 +192,8 @@ func TestConfigIsChecked(t *testing.T) {
 		"fsync period":        func(c *Config) { c.Fsync = FsyncEvery(1) },
 		"fatal before stall":  func(c *Config) { c.StallAfter, c.FatalAfter = 2, 1 },
 		"negative snapshots":  func(c *Config) { c.SnapshotAfter = -2 },
+		"negative reserve":    func(c *Config) { c.Reserve = -1 },
+		"negative age":        func(c *Config) { c.SnapshotEvery = -2 },
 		"negative stall time": func(c *Config) { c.StallAfter = -1 },
 	} {
 		cfg := onDisk(vfs.NewMem(), 4)

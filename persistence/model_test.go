@@ -31,6 +31,7 @@ func TestModelOfEngineLives(t *testing.T) {
 			"append":   m.append,
 			"barrier":  m.barrier,
 			"snapshot": m.snapshot,
+			"round":    m.round,
 			"restart":  m.restart,
 			"crash":    m.crash,
 			"":         func(*rapid.T) { m.lawful() },
@@ -95,6 +96,13 @@ func (m *modelRun) snapshot(rt *rapid.T) {
 	s := rapid.IntRange(0, 1).Draw(rt, "shard")
 	if err := m.engine.shards[s].Snapshot(rt.Context()); err != nil {
 		rt.Fatal(err)
+	}
+}
+
+// round writes the shards that have changed and confirms the others.
+func (m *modelRun) round(rt *rapid.T) {
+	if !m.engine.round(rt.Context()) {
+		rt.Fatal("a round has failed")
 	}
 }
 

@@ -5,12 +5,16 @@ import (
 	"time"
 )
 
-// Progress says how far a recovery is.
+// Progress says how far a recovery is. It restores snapshots first, and then replays
+// the journal: OfSegments is 0 until it does.
 type Progress struct {
-	Segments, OfSegments int   // segments read
+	// Restored is the number of bytes of snapshots that were read, of OfRestored. The
+	// latter rises when a damaged snapshot makes it read the one before.
+	Restored, OfRestored int64
+	Segments, OfSegments int   // segments of the journal read, of those there are
 	Entries              int64 // entries applied, and bytes of their bodies
 	Bytes                int64
-	Elapsed              time.Duration
+	Elapsed              time.Duration // since the recovery began
 }
 
 // progressEvery is the time between two calls of Config.Progress, and the time
@@ -19,6 +23,7 @@ const progressEvery = time.Second
 
 // progress counts what a recovery has done.
 type progress struct {
+	restored, ofRestored atomic.Int64
 	segments, ofSegments atomic.Int64
 	entries, bytes       atomic.Int64
 }
@@ -36,6 +41,7 @@ func (p *progress) start(tell func(Progress)) (stop func()) {
 			select {
 			case <-ticker.C:
 				tell(Progress{
+					Restored: p.restored.Load(), OfRestored: p.ofRestored.Load(),
 					Segments: int(p.segments.Load()), OfSegments: int(p.ofSegments.Load()),
 					Entries: p.entries.Load(), Bytes: p.bytes.Load(), Elapsed: time.Since(begin),
 				})

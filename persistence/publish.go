@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	iofs "io/fs"
-	"math"
 	"path/filepath"
 	"time"
 
@@ -40,6 +39,9 @@ func (l *Local) snapshot(ctx context.Context, s *shard) error {
 		return fmt.Errorf("snapshot shard %d: %w", s.id, err)
 	}
 	begin := time.Now()
+	if l.atRest(s) {
+		return l.advance(ctx, s)
+	}
 	// Every entry of the shard in a frame up to here was appended before the
 	// boundary, so it is inside, however late the capture is.
 	index := l.journal.durable.Load()
@@ -193,18 +195,16 @@ func (l *Local) durableTo(ctx context.Context, s *shard, ref *snapshotRef) error
 // adopt names the snapshot in the manifest (step e) and returns those that fell
 // out of it.
 //
-// An error before the rename leaves the old manifest, and the new file is a stray
-// one. An error behind it leaves either of the two on disk: then nothing is deleted
-// that one of them names, and the journal stops, as after any fsync that failed.
+// After an error that left the old manifest the new file is a stray one. After one
+// that has stopped the journal either manifest may be on disk, and nothing is deleted
+// that one of them names.
 func (l *Local) adopt(ref snapshotRef) (dropped []snapshotRef, err error) {
 	man := l.man.Load()
 	next := man.with(ref)
 	// Up to the snapshot's frame the journal is on disk in a lazy life too.
 	next.Durable = max(next.Durable, ref.Index)
-	if err := l.replaceManifest(&next); err != nil {
-		if have, rerr := readManifest(l.cfg.FS, l.cfg.Dir); rerr != nil || have.holds(ref.fileName()) {
-			l.journal.fail(err)
-		} else {
+	if err := l.replaceOrStop(&next); err != nil {
+		if l.journal.err() == nil {
 			l.removeFiles(filepath.Join(l.cfg.Dir, snapshotDir, ref.fileName()))
 		}
 		return nil, err
@@ -215,71 +215,4 @@ func (l *Local) adopt(ref snapshotRef) (dropped []snapshotRef, err error) {
 		}
 	}
 	return dropped, nil
-}
-
-// nextDue sets when snapshots are due, counted from a number of bytes written by
-// this life.
-func (l *Local) nextDue(from int64) {
-	if l.cfg.SnapshotAfter == NoSnapshots {
-		l.dueAt.Store(math.MaxInt64)
-		return
-	}
-	total, _ := l.man.Load().snapshotBytes()
-	l.dueAt.Store(from + max(l.cfg.SnapshotAfter, total))
-}
-
-// checkDue wakes the background goroutine when the journal has grown enough. The
-// committing goroutine calls it behind each commit, and the background goroutine
-// behind each round: what grew meanwhile may have been the last for a long time.
-func (l *Local) checkDue() {
-	if l.journal.written.Load() < l.dueAt.Load() {
-		return
-	}
-	l.dueAt.Store(math.MaxInt64) // until the round has ended
-	select {
-	case l.due <- struct{}{}:
-	default:
-	}
-}
-
-// snapshotWhenDue is the background goroutine.
-func (l *Local) snapshotWhenDue(ctx context.Context) {
-	defer close(l.idle)
-	l.checkDue() // the journal that was replayed may be long
-	for {
-		select {
-		case <-l.due:
-		case <-ctx.Done():
-			return
-		}
-		from := l.journal.written.Load()
-		for _, s := range l.shards {
-			err := l.snapshot(ctx, s)
-			if err != nil && ctx.Err() == nil {
-				// The journal stays as it is; the next try is as many bytes away.
-				l.cfg.Logger.Error("snapshot was not taken", "shard", s.id, "error", err)
-			}
-		}
-		l.nextDue(from)
-		l.checkDue()
-	}
-}
-
-// snapshotChanged takes a snapshot of every shard that has entries behind its
-// newest one, as the last thing of a life.
-func (l *Local) snapshotChanged(ctx context.Context) error {
-	var errs []error
-	for _, s := range l.shards {
-		newest := l.newest(s.id)
-		s.mu.Lock()
-		at := s.base + engine.Pos(s.appended)
-		s.mu.Unlock()
-		if newest.Pos == at {
-			continue
-		}
-		if err := l.snapshot(ctx, s); err != nil {
-			errs = append(errs, err)
-		}
-	}
-	return errors.Join(errs...)
 }

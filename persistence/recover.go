@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/pyrula/pyrula-node/persistence/engine"
@@ -22,19 +21,25 @@ type Recovery struct {
 	// Dropped is the number of bytes of a torn tail that were cut off; a copy is in
 	// the data directory.
 	Dropped int64
-	// FromSnapshot is the number of shards that began with a snapshot.
-	FromSnapshot int
+	// FromSnapshot is the number of shards that began with a snapshot, Damaged that of
+	// the snapshots that were passed over because they couldn't be used.
+	FromSnapshot, Damaged int
+	// MayHaveLost says that acknowledged entries may be missing: an earlier life
+	// acknowledged before fsync (FsyncEvery) and wasn't closed, and the machine has been
+	// restarted since, or that can't be known, or the tail was torn. What those entries granted may still be
+	// used by others, so the host waits until it has run out and then calls
+	// Local.SettleLoss (rule R18).
+	MayHaveLost bool
 	// Boot is the number of this life: the epoch of every shard.
 	Boot uint64
 }
 
 // recover rebuilds the machines and begins a new life:
 //
-//	choose a whole snapshot of each shard
-//	restore the shards ─┬─ scan the journal: one goroutine checks every frame and
-//	                    │  deals the entries out
-//	                    └─ one goroutine for each shard applies them, in order
-//	repair the journal on disk
+//	restore the newest whole snapshot of each shard, all shards at once
+//	scan the journal: one goroutine checks every frame and deals the entries out,
+//	  one goroutine for each shard applies them, in order
+//	remove leftovers, repair the journal on disk
 //	raise the boot counter, durably
 //	open the append side; first frame of the life, durably
 //
@@ -42,36 +47,18 @@ type Recovery struct {
 // would see, but for the torn tail.
 func (l *Local) recover(ctx context.Context) ([]tip, error) {
 	begin := time.Now()
-	if err := l.removeStraySnapshots(); err != nil {
-		return nil, err
-	}
-	refs, err := l.chooseSnapshots(ctx)
-	if err != nil {
-		return nil, err
-	}
 	dir := filepath.Join(l.cfg.Dir, journalDir)
-	if err := finishTruncation(l.cfg.FS, dir, l.man.Load().MinIndex); err != nil {
-		return nil, err
-	}
-	rp := newReplay(l, refs)
-	stop := rp.watch.start(l.cfg.Progress)
-	fd, err := rp.run(ctx, dir)
-	stop()
+	back, rp, fd, err := l.rebuild(ctx, dir)
 	if err != nil {
 		return nil, err
-	}
-	for _, ref := range refs {
-		if ref.Index > fd.last {
-			return nil, &DamageError{
-				File: dir, Offset: 0,
-				Expected: fmt.Sprintf("a journal up to frame %d, which a snapshot of shard %d has seen", ref.Index, ref.Shard),
-				Found:    fmt.Sprintf("its end behind frame %d", fd.last),
-			}
-		}
 	}
 	if len(fd.torn) > 0 {
 		l.cfg.Logger.Warn("journal has a torn tail: it is cut off, a copy is kept",
 			"bytes", len(fd.torn), "behind_frame", fd.last, "copy_in", filepath.Join(l.cfg.Dir, droppedDir))
+	}
+	// Leftovers first: they may be what has filled the disk.
+	if err := errors.Join(l.removeStraySnapshots(), removeUnfinished(l.cfg.FS, dir)); err != nil {
+		return nil, err
 	}
 	uncopied, err := repair(l.cfg.FS, l.cfg.Dir, dir, fd)
 	if uncopied != nil {
@@ -83,8 +70,15 @@ func (l *Local) recover(ctx context.Context) ([]tip, error) {
 	l.nextDue(-rp.sinceSnapshot)
 	rec := rp.recovery
 	rec.Frames, rec.Dropped = fd.frames, int64(len(fd.torn))
-	if err := l.beginLife(dir, fd, &rec); err != nil {
+	rec.Damaged = len(back.damaged)
+	if err := l.beginLife(dir, fd, back, &rec); err != nil {
 		return nil, err
+	}
+	// Entries that no snapshot has make the first round due by age; a life that only
+	// began doesn't.
+	l.roundFrom = l.journal.written.Load()
+	if rec.Entries > 0 {
+		l.roundFrom = -1
 	}
 	rec.Seconds = time.Since(begin).Seconds()
 	l.mu.Lock()
@@ -93,28 +87,71 @@ func (l *Local) recover(ctx context.Context) ([]tip, error) {
 	return rp.tips(), nil
 }
 
+// rebuild gives the machines their snapshots and the journal behind those. It changes
+// nothing on disk: with a manifest in the wrong place everything looks like a leftover,
+// and a start that is refused must leave a directory that can still be put right.
+func (l *Local) rebuild(ctx context.Context, dir string) (restored, *replay, found, error) {
+	if err := refuseTruncation(l.cfg.FS, dir); err != nil {
+		return restored{}, nil, found{}, err
+	}
+	watch := new(progress)
+	stop := watch.start(l.cfg.Progress)
+	defer stop()
+	back, err := l.restoreAll(ctx, watch)
+	if err != nil {
+		return restored{}, nil, found{}, err
+	}
+	rp := newReplay(l, back.refs)
+	rp.watch = watch
+	fd, err := rp.run(ctx, dir)
+	if err != nil {
+		return restored{}, nil, found{}, err
+	}
+	for _, ref := range back.refs {
+		if ref.through() > fd.last {
+			return restored{}, nil, found{}, &DamageError{
+				File: dir, Offset: 0,
+				Expected: fmt.Sprintf("a journal up to frame %d, which a snapshot of shard %d has seen", ref.through(), ref.Shard),
+				Found:    fmt.Sprintf("its end behind frame %d", fd.last),
+			}
+		}
+	}
+	return back, rp, fd, nil
+}
+
 // beginLife raises the boot counter and writes the first frame of the life.
-func (l *Local) beginLife(dir string, fd found, rec *Recovery) error {
-	raised := *l.man.Load()
+func (l *Local) beginLife(dir string, fd found, back restored, rec *Recovery) error {
+	raised := l.man.Load().without(back.damaged)
 	raised.Boot++
 	raised.Durable = fd.last
+	// What was found is on disk by now, so only the new life's own way counts from here
+	// on, but for a loss.
+	bootID := l.cfg.BootID()
+	raised.Lost = raised.mayHaveLost(bootID, fd)
+	raised.BootID, raised.Acked = bootID, ackedSynced
+	if l.cfg.Fsync.lazy() {
+		raised.Acked = ackedWritten
+	}
 	if err := l.replaceManifest(&raised); err != nil {
 		return err
 	}
-	rec.Boot = raised.Boot
+	rec.Boot, rec.MayHaveLost = raised.Boot, raised.Lost
 	app, err := l.cfg.open(appenderConfig{
 		dir: dir, segmentBytes: l.cfg.SegmentBytes, lazy: l.cfg.Fsync.lazy(), last: fd.last,
 	})
 	if err != nil {
 		return err
 	}
-	l.journal = newJournal(journalConfig{
+	j := newJournal(journalConfig{
 		fs: l.cfg.FS, dir: dir, fsync: l.cfg.Fsync,
 		epoch: raised.Boot, last: fd.last, next: max(fd.next, 1),
 		queue:     l.cfg.Shards * l.cfg.Window,
 		committed: l.committed, fatal: l.cfg.OnFatal,
 		watch: l.watch, metrics: l.cfg.Metrics,
 	}, app)
+	l.mu.Lock()
+	l.journal = j
+	l.mu.Unlock()
 	now := time.Now().UnixNano()
 	epoch := engine.Epoch(raised.Boot)
 	err = l.journal.begin([]item{
@@ -128,7 +165,7 @@ func (l *Local) beginLife(dir string, fd found, rec *Recovery) error {
 		return errors.Join(err, app.Close())
 	}
 	// From now on an empty journal directory is a loss, not a beginning.
-	return l.noteEnd()
+	return l.noteEnd(raised.Acked)
 }
 
 // removeStraySnapshots deletes what an interrupted snapshot has left: files that
@@ -149,54 +186,4 @@ func (l *Local) removeStraySnapshots() error {
 		}
 	}
 	return nil
-}
-
-// chooseSnapshots finds the newest whole snapshot of each shard that has any. A
-// damaged one is passed over, loudly: the journal still reaches back to the one
-// before it, and to its beginning while no shard has two.
-func (l *Local) chooseSnapshots(ctx context.Context) (map[engine.ShardID]snapshotRef, error) {
-	chosen := make([]*snapshotRef, len(l.shards))
-	errs := make([]error, len(l.shards))
-	var wg sync.WaitGroup
-	for i := range l.shards {
-		wg.Go(func() { chosen[i], errs[i] = l.chooseSnapshot(ctx, engine.ShardID(i)) })
-	}
-	wg.Wait()
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
-	}
-	out := make(map[engine.ShardID]snapshotRef)
-	for i, ref := range chosen {
-		if ref != nil {
-			out[engine.ShardID(i)] = *ref
-		}
-	}
-	return out, nil
-}
-
-// chooseSnapshot is the newest snapshot that is whole; nil when the shard has none and
-// the journal reaches back to its beginning.
-func (l *Local) chooseSnapshot(ctx context.Context, s engine.ShardID) (*snapshotRef, error) {
-	dir := filepath.Join(l.cfg.Dir, snapshotDir)
-	var last error
-	for _, ref := range l.man.Load().of(s) {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		err := verifySnapshot(l.cfg.FS, dir, ref)
-		if err == nil {
-			return &ref, nil
-		}
-		if errors.Is(err, ErrNewerFormat) {
-			return nil, err
-		}
-		last = err
-		l.cfg.Logger.Error("snapshot can't be used, going back to the one before it",
-			"shard", s, "file", ref.fileName(), "error", err)
-	}
-	if last != nil && l.man.Load().MinIndex > 1 {
-		return nil, fmt.Errorf("no snapshot of shard %d is whole, and the journal begins at frame %d: %w",
-			s, l.man.Load().MinIndex, last)
-	}
-	return nil, nil
 }

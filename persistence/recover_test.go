@@ -346,26 +346,28 @@ func TestFailedSnapshotLeavesTheJournal(t *testing.T) {
 	}
 }
 
-// TestHealthKnowsTheReserve fails when a disk without room for two segments and a
-// snapshot counts as healthy.
+// TestHealthKnowsTheReserve fails when a disk without room for two segments, a
+// snapshot and what others need counts as healthy.
 func TestHealthKnowsTheReserve(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := vfs.NewMem()
-		l := openLocal(t, onDisk(disk, 1))
+		cfg := onDisk(disk, 1)
+		cfg.Reserve = 5000
+		l := openLocal(t, cfg)
 		ledger := startAll(t, l)[0]
 		if err := l.Health().Err(); err != nil {
 			t.Errorf("healthy disk: %v", err)
 		}
-		disk.SetFree(2*segmentBytesMin - 1)
+		disk.SetFree(2*segmentBytesMin + 5000 - 1)
 		after(2 * spaceKeep)
-		if h := l.Health(); h.Err() == nil || h.Reserve != 2*segmentBytesMin {
+		if h := l.Health(); h.Err() == nil || h.Reserve != 2*segmentBytesMin+5000 {
 			t.Errorf("full disk: %+v", h)
 		}
 		write(t, l, ledger, 0, strings.Repeat("x", 10_000))
 		if err := l.shards[0].Snapshot(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if h := l.Health(); h.Reserve <= 2*segmentBytesMin+10_000 {
+		if h := l.Health(); h.Reserve <= 2*segmentBytesMin+5000+10_000 {
 			t.Errorf("reserve %d leaves the snapshot out", h.Reserve)
 		}
 		if err := l.Close(t.Context()); err != nil {

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/pyrula/pyrula-node/persistence/vfs"
 )
 
@@ -16,19 +18,35 @@ const (
 	droppedDir = "dropped"
 	// droppedKeep is the number of those copies that are kept, the newest ones.
 	droppedKeep = 4
+	// droppedRoom is what a copy must leave free, for what the start has to write yet.
+	droppedRoom = 1 << 20
 	// droppedSuffix ends their names: <segment>-<offset>.cut
 	droppedSuffix = ".cut"
 )
 
-// finishTruncation brings a journal directory into the state that the scan
-// expects, before anybody opens it. The library would do so itself, but it
-// deletes what stands before a START file without looking into it.
-//
-// This package deletes whole segments by itself and never truncates through the
-// library, so a START file can only come from another tool. It is believed when
-// each of its frames is whole and need, the lowest index that recovery needs,
-// isn't below its first. A truncation of the end is never ours and is refused.
-func finishTruncation(fs vfs.FS, dir string, need uint64) error {
+// refuseTruncation refuses a journal directory in which the library was interrupted
+// while it truncated. The library would finish that by itself when it is opened, and
+// delete segments without looking into the file that replaces them. This package
+// deletes whole segments and never truncates with the library, so such a file comes
+// from another program, and nobody here knows what it is worth.
+func refuseTruncation(fs vfs.FS, dir string) error {
+	list, err := listJournal(fs, dir)
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{list.start, list.end} {
+		if name != "" {
+			return &DamageError{
+				File: filepath.Join(dir, name), Offset: 0,
+				Expected: "segments only", Found: "an unfinished truncation by another program",
+			}
+		}
+	}
+	return nil
+}
+
+// removeUnfinished deletes the files of a journal directory that were being written.
+func removeUnfinished(fs vfs.FS, dir string) error {
 	list, err := listJournal(fs, dir)
 	if err != nil {
 		return err
@@ -37,66 +55,6 @@ func finishTruncation(fs vfs.FS, dir string, need uint64) error {
 		if err := fs.Remove(filepath.Join(dir, name)); err != nil {
 			return fmt.Errorf("remove unfinished file: %w", err)
 		}
-	}
-	if list.end != "" {
-		return &DamageError{
-			File: filepath.Join(dir, list.end), Offset: 0,
-			Expected: "segments only", Found: "an unfinished truncation of the journal's end",
-		}
-	}
-	if list.start != "" {
-		if err := finishStart(fs, dir, list, need); err != nil {
-			return err
-		}
-	}
-	if len(list.temps) == 0 && list.start == "" {
-		return nil
-	}
-	if err := fs.SyncDir(dir); err != nil {
-		return fmt.Errorf("sync journal directory: %w", err)
-	}
-	return nil
-}
-
-// finishStart checks a START file and puts it in the place of the segments that
-// it replaces.
-func finishStart(fs vfs.FS, dir string, list listing, need uint64) error {
-	first, _, _ := parseSegment(list.start)
-	path := filepath.Join(dir, list.start)
-	if first > need {
-		return &DamageError{
-			File: path, Offset: 0,
-			Expected: fmt.Sprintf("a journal from frame %d on", need),
-			Found:    fmt.Sprintf("a truncation up to frame %d", first),
-		}
-	}
-	data, err := readFile(fs, path, segmentFileBytesMax)
-	if err != nil {
-		return err
-	}
-	for at, index := 0, first; at < len(data); index++ {
-		f, size, err := cutFrame(data[at:])
-		if err == nil && f.index != index {
-			err = fmt.Errorf("frame %d", f.index)
-		}
-		if err != nil {
-			return &DamageError{
-				File: path, Offset: int64(at),
-				Expected: fmt.Sprintf("frame %d", index), Found: err.Error(),
-			}
-		}
-		at += size
-	}
-	for _, seg := range list.segments {
-		if seg.first >= first {
-			break
-		}
-		if err := fs.Remove(filepath.Join(dir, segmentName(seg.first))); err != nil {
-			return fmt.Errorf("finish truncation: %w", err)
-		}
-	}
-	if err := fs.Rename(path, strings.TrimSuffix(path, startSuffix)); err != nil {
-		return fmt.Errorf("finish truncation: %w", err)
 	}
 	return nil
 }
@@ -122,14 +80,33 @@ func repair(fs vfs.FS, dataDir, dir string, fd found) (uncopied, err error) {
 			return uncopied, err
 		}
 	}
-	// After an fsync that failed in an earlier life the page cache may show bytes
-	// that the disk lacks, and no later fsync writes them. So what was read is
-	// written to a fresh file before it counts as durable.
-	if err := writeFile(fs, last, fd.good); err != nil {
-		return uncopied, fmt.Errorf("rewrite last segment: %w", err)
-	}
-	return uncopied, nil
+	return uncopied, renew(fs, last, fd.good)
 }
+
+// renew makes what was read of the last segment durable. After an fsync that failed in
+// an earlier life the page cache may show bytes that the disk lacks, and no later fsync
+// writes them. So what was read is written to a fresh file before it counts.
+//
+// A full disk has no room for that file. Then the same bytes are written over
+// themselves: that makes the pages dirty, so the fsync writes them, and needs no new
+// blocks. It is safe as well, since nothing changes. Wherever the disk has a frame
+// already, a power cut halfway leaves old bytes or new ones, and they are equal. Where it
+// hasn't, the frame was never acknowledged by a life that syncs first; a part of it is a
+// torn tail, as before. The copy goes first because a disk that loses its power
+// while it writes a sector may spoil that sector: then the old file is still there.
+func renew(fs vfs.FS, name string, data []byte) error {
+	err := writeFile(fs, name, data)
+	if isFull(err) {
+		err = rewriteFile(fs, name, data)
+	}
+	if err != nil {
+		return fmt.Errorf("renew last segment: %w", err)
+	}
+	return nil
+}
+
+// isFull says whether an operation failed for want of space.
+func isFull(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
 
 // cutFile cuts a file and makes the cut durable.
 func cutFile(fs vfs.FS, name string, size int64) error {
@@ -153,6 +130,9 @@ func cutFile(fs vfs.FS, name string, size int64) error {
 // keepCopy writes the torn bytes beside the journal, for a human to look at, and
 // removes all but the newest copies.
 func keepCopy(fs vfs.FS, dataDir, segmentPath string, fd found) error {
+	if free, err := fs.Free(dataDir); err != nil || free < uint64(len(fd.torn))+droppedRoom {
+		return fmt.Errorf("keep a copy of the torn tail: %w", errors.Join(err, fmt.Errorf("%d bytes are free", free)))
+	}
 	dir := filepath.Join(dataDir, droppedDir)
 	if err := fs.MkdirAll(dir); err != nil {
 		return fmt.Errorf("keep a copy of the torn tail: %w", err)

@@ -110,52 +110,39 @@ func TestRepairCanBeInterruptedAnywhere(t *testing.T) {
 	}
 }
 
-// TestUnfinishedTruncations fails when what an interrupted truncation of the library
-// leaves makes the start lose frames, or when a whole START file isn't finished, or
-// a damaged one believed.
+// TestUnfinishedTruncations fails when a journal in which the library has truncated
+// without coming to an end is read, or changed, or when its unfinished files stay.
 func TestUnfinishedTruncations(t *testing.T) {
 	s := newSample(0)
 	second := segmentName(1 + sampleFrames)
 	inside := segmentName(3 + sampleFrames) // third frame of the second segment
 	rest := s.segments[1][s.starts[1][2]:]
 	for _, c := range []struct {
-		what  string
-		file  string
-		data  []byte
-		need  uint64
-		first uint64 // 0: refused
+		what, file string
+		data       []byte
+		refused    bool
 	}{
-		{"TEMP of a START", inside + startSuffix + tempSuffix, rest[:9], 1, 1},
-		{"TEMP of a START, needed", inside + startSuffix + tempSuffix, rest, 3 + sampleFrames, 1 + sampleFrames},
-		{"whole START", inside + startSuffix, rest, 3 + sampleFrames, 3 + sampleFrames},
-		{"whole START, something before it is needed", inside + startSuffix, rest, 2, 0},
-		{"torn START", inside + startSuffix, rest[:len(rest)-1], 3 + sampleFrames, 0},
-		{"START with frames of another place", second + startSuffix, rest, 3 + sampleFrames, 0},
-		{"END", second + endSuffix, s.segments[1], 1, 0},
+		{"TEMP of a START", inside + startSuffix + tempSuffix, rest[:9], false},
+		{"TEMP of an END", second + endSuffix + tempSuffix, rest, false},
+		{"whole START", inside + startSuffix, rest, true},
+		{"short START", second + startSuffix, rest[:s.starts[1][1]], true},
+		{"torn START", inside + startSuffix, rest[:len(rest)-1], true},
+		{"empty START", second + startSuffix, nil, true},
+		{"END", second + endSuffix, s.segments[1], true},
 	} {
 		fs := s.disk(-1, nil)
 		putFile(fs, filepath.Join(sampleDir, c.file), c.data)
-		before := names(t, fs, sampleDir)
-		err := finishTruncation(fs, sampleDir, c.need)
-		if c.first == 0 {
-			if !isDamage(err) {
-				t.Errorf("%s: %v, want a DamageError", c.what, err)
-			}
-			if after := names(t, fs, sampleDir); !slices.Equal(before, after) {
-				t.Errorf("%s: refused, and yet files changed: %v", c.what, after)
-			}
-			continue
-		}
-		if err != nil {
+		if err := refuseTruncation(fs, sampleDir); isDamage(err) != c.refused || (err != nil) != c.refused {
 			t.Errorf("%s: %v", c.what, err)
+		}
+		if c.refused {
 			continue
 		}
-		sc := scanner{fs: fs, dir: sampleDir, bounds: scanBounds{need: c.need, epoch: 1}}
-		fd, err := sc.run()
-		if err != nil || fd.first != c.first || fd.last != 3*sampleFrames {
-			t.Errorf("%s: frames %d to %d, %v", c.what, fd.first, fd.last, err)
+		s.prefix(t, c.what, fs, len(s.bodies))
+		if err := removeUnfinished(fs, sampleDir); err != nil {
+			t.Errorf("%s: %v", c.what, err)
 		}
-		if list, err := listJournal(fs, sampleDir); err != nil || len(list.temps) != 0 || list.start != "" {
+		if list, err := listJournal(fs, sampleDir); err != nil || len(list.temps) != 0 || len(list.segments) != 3 {
 			t.Errorf("%s: left over: %+v, %v", c.what, list, err)
 		}
 	}

@@ -3,8 +3,6 @@ package persistence
 import (
 	"context"
 	"fmt"
-	"io"
-	"path/filepath"
 	"sync"
 
 	"github.com/pyrula/pyrula-node/persistence/engine"
@@ -51,7 +49,7 @@ func newReplay(l *Local, refs map[engine.ShardID]snapshotRef) *replay {
 		if ref, ok := refs[sh.id]; ok {
 			sr.ref = &ref
 			sr.end = tip{epoch: ref.Epoch, seq: ref.Seq, pos: ref.Pos, wall: ref.Wall}
-			index = ref.Index
+			index = ref.through()
 			rp.recovery.FromSnapshot++
 		}
 		if i == 0 || index < rp.covered {
@@ -62,7 +60,7 @@ func newReplay(l *Local, refs map[engine.ShardID]snapshotRef) *replay {
 	return rp
 }
 
-// run restores the shards and replays the journal. The first error ends all.
+// run replays the journal. The first error ends all.
 func (rp *replay) run(ctx context.Context, dir string) (found, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -178,18 +176,9 @@ func (rp *replay) deal(sr *shardReplay) error {
 	}
 }
 
-// apply is the shard's goroutine: the snapshot first, then the entries. It leaves
-// when in is closed or something went wrong.
+// apply is the shard's goroutine: it applies the entries, and leaves when in is closed
+// or something went wrong.
 func (sr *shardReplay) apply(ctx context.Context, rp *replay) error {
-	if sr.ref != nil {
-		cfg := rp.local.cfg
-		err := readSnapshot(cfg.FS, filepath.Join(cfg.Dir, snapshotDir), *sr.ref, func(r io.Reader) error {
-			return sr.shard.machine.Restore(r, sr.ref.Pos)
-		})
-		if err != nil {
-			return fmt.Errorf("restore shard %d from %s: %w", sr.shard.id, sr.ref.fileName(), err)
-		}
-	}
 	for {
 		select {
 		case batch, more := <-sr.in:

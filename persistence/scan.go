@@ -197,6 +197,9 @@ func (s *scanner) accept(f frame, name string, at int) error {
 		if errors.Is(err, errItem) {
 			return wrong("a frame of whole items", err.Error())
 		}
+		if errors.Is(err, ErrNewerFormat) {
+			return fmt.Errorf("%s offset %d: %w", name, at, err)
+		}
 		if err != nil {
 			return err
 		}

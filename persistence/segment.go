@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	iofs "io/fs"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -111,12 +112,31 @@ func readFile(fs vfs.FS, name string, limit int64) (data []byte, err error) {
 }
 
 // writeFile makes a file durable under its name or leaves the old one: a
-// temporary file, fsync, rename, fsync of the directory.
+// temporary file, fsync, rename, fsync of the directory. A temporary file that it
+// couldn't complete is removed, so that it doesn't fill the disk.
 func writeFile(fs vfs.FS, name string, data []byte) error {
 	temp := name + tempSuffix
+	err := writeTemp(fs, temp, data)
+	if err == nil {
+		err = fs.Rename(temp, name)
+	}
+	if err != nil {
+		if rerr := fs.Remove(temp); !errors.Is(rerr, iofs.ErrNotExist) {
+			err = errors.Join(err, rerr)
+		}
+		return fmt.Errorf("write file: %w", err)
+	}
+	if err := fs.SyncDir(filepath.Dir(name)); err != nil {
+		return fmt.Errorf("write file %s: sync directory: %w", name, err)
+	}
+	return nil
+}
+
+// writeTemp writes a file whose name nobody relies on yet, and syncs it.
+func writeTemp(fs vfs.FS, temp string, data []byte) error {
 	f, err := fs.Create(temp)
 	if err != nil {
-		return fmt.Errorf("write file: %w", err)
+		return err
 	}
 	_, err = f.Write(data)
 	if err == nil {
@@ -125,11 +145,21 @@ func writeFile(fs vfs.FS, name string, data []byte) error {
 	if err = errors.Join(err, f.Close()); err != nil {
 		return fmt.Errorf("write %s: %w", temp, err)
 	}
-	if err := fs.Rename(temp, name); err != nil {
-		return fmt.Errorf("write file: %w", err)
+	return nil
+}
+
+// rewriteFile writes the bytes that a file shows over itself, and syncs it.
+func rewriteFile(fs vfs.FS, name string, data []byte) error {
+	f, err := fs.OpenWrite(name)
+	if err != nil {
+		return fmt.Errorf("rewrite file: %w", err)
 	}
-	if err := fs.SyncDir(filepath.Dir(name)); err != nil {
-		return fmt.Errorf("write file %s: sync directory: %w", name, err)
+	_, err = f.WriteAt(data, 0)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("rewrite %s: %w", name, err)
 	}
 	return nil
 }

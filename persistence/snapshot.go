@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	iofs "io/fs"
 	"path/filepath"
 
 	"github.com/pyrula/pyrula-node/persistence/engine"
@@ -170,6 +171,8 @@ func snapshotFoot(head uint32, chunks, bytes uint64) []byte {
 }
 
 // snapshotReader reads a snapshot file and hands out no byte that it didn't check.
+// It is one chunk ahead of its user: the last byte is handed out when the foot and the
+// end of the file have been seen.
 type snapshotReader struct {
 	name string
 	in   *bufio.Reader
@@ -177,10 +180,12 @@ type snapshotReader struct {
 
 	sum    uint32
 	chunk  []byte // what is left of the present chunk
-	buf    []byte
+	ahead  []byte // the next chunk
+	begun  bool   // ahead was read once
+	failed error  // of the first failed read; it stays
+	bufs   [2][]byte
 	chunks uint64
 	bytes  uint64
-	ended  bool
 }
 
 // newSnapshotReader reads the head and compares it with the reference.
@@ -226,19 +231,25 @@ func (s *snapshotReader) fill(p []byte, what string) error {
 
 // Read hands out checked bytes.
 func (s *snapshotReader) Read(p []byte) (int, error) {
-	for len(s.chunk) == 0 {
-		if s.ended {
+	if !s.begun {
+		s.begun, s.failed = true, s.nextChunk()
+	}
+	if s.failed == nil && len(s.chunk) == 0 {
+		if len(s.ahead) == 0 {
 			return 0, io.EOF
 		}
-		if err := s.nextChunk(); err != nil {
-			return 0, err
-		}
+		s.chunk, s.ahead = s.ahead, nil
+		s.failed = s.nextChunk()
+	}
+	if s.failed != nil {
+		return 0, s.failed
 	}
 	n := copy(p, s.chunk)
 	s.chunk = s.chunk[n:]
 	return n, nil
 }
 
+// nextChunk reads and checks one chunk, or the foot, into ahead.
 func (s *snapshotReader) nextChunk() error {
 	begin := s.at
 	var head [chunkHeadBytes]byte
@@ -253,10 +264,12 @@ func (s *snapshotReader) nextChunk() error {
 		s.at = begin
 		return s.damage(fmt.Sprintf("a chunk of at most %d bytes", snapshotChunkBytes), fmt.Sprint(size))
 	}
-	if s.buf == nil {
-		s.buf = make([]byte, snapshotChunkBytes)
+	// The chunk before is in the other one, and its user isn't done with it.
+	buf := &s.bufs[s.chunks%2]
+	if *buf == nil {
+		*buf = make([]byte, snapshotChunkBytes)
 	}
-	data := s.buf[:size]
+	data := (*buf)[:size]
 	if err := s.fill(data, "a chunk"); err != nil {
 		return err
 	}
@@ -267,7 +280,7 @@ func (s *snapshotReader) nextChunk() error {
 	}
 	s.chunks++
 	s.bytes += uint64(size)
-	s.chunk = data
+	s.ahead = data
 	return nil
 }
 
@@ -285,7 +298,6 @@ func (s *snapshotReader) foot(begin []byte) error {
 	if _, err := s.in.ReadByte(); !errors.Is(err, io.EOF) {
 		return s.damage("the end of the file", "more bytes")
 	}
-	s.ended = true
 	return nil
 }
 
@@ -328,6 +340,9 @@ func verifySnapshot(fs vfs.FS, dir string, ref snapshotRef) error {
 func readSnapshot(fs vfs.FS, dir string, ref snapshotRef, use func(io.Reader) error) (err error) {
 	path := filepath.Join(dir, ref.fileName())
 	f, err := fs.Open(path)
+	if errors.Is(err, iofs.ErrNotExist) {
+		return &DamageError{File: path, Offset: 0, Expected: "a snapshot that the manifest names", Found: "no file"}
+	}
 	if err != nil {
 		return fmt.Errorf("open snapshot: %w", err)
 	}

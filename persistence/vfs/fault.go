@@ -186,6 +186,17 @@ func (f *faultFile) Write(p []byte) (int, error) {
 	return f.File.Write(p)
 }
 
+func (f *faultFile) WriteAt(p []byte, off int64) (int, error) {
+	if err := f.fs.ask(OpWrite, f.name); err != nil {
+		n, werr := f.File.WriteAt(p[:len(p)/2], off)
+		if werr != nil {
+			return n, werr
+		}
+		return n, err
+	}
+	return f.File.WriteAt(p, off)
+}
+
 func (f *faultFile) Sync() error {
 	if err := f.fs.ask(OpSync, f.name); err != nil {
 		return err

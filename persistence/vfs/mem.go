@@ -417,6 +417,18 @@ func (f *memFile) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+func (f *memFile) WriteAt(p []byte, off int64) (int, error) {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	if err := f.usable("write"); err != nil {
+		return 0, err
+	}
+	if len(p) > 0 {
+		f.node.write(dataOp{off: off, data: slices.Clone(p)})
+	}
+	return len(p), nil
+}
+
 func (f *memFile) Sync() error {
 	f.fs.mu.Lock()
 	defer f.fs.mu.Unlock()

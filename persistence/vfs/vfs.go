@@ -56,6 +56,8 @@ type FS interface {
 type File interface {
 	io.Reader
 	io.Writer
+	// WriteAt writes over what stands at off; the position stays.
+	io.WriterAt
 	io.Closer
 	// Sync makes the bytes of the file durable, but not its name. After an error
 	// the state on disk is unknown: it must not be called again on that file.
