@@ -134,11 +134,11 @@ func (a *archiver) round(ctx context.Context) rest {
 		}
 		return rest{archivePause, recent + archiveRuns}
 	}
-	switch {
-	case a.ended.Load() == 0 && a.keys.Load() == 0:
+	switch most := max(a.ended.Load(), a.keys.Load()); {
+	case most == 0:
 		return rest{0, 1}
-	case b.failed:
-		return rest{archivePause, math.MaxInt64}
+	case b.failed || most > recent:
+		return rest{archivePause, math.MaxInt64} // what is there can't leave yet
 	}
 	return rest{max(b.next, archivePause), recent + 1}
 }
@@ -157,11 +157,14 @@ type batch struct {
 type moving struct {
 	runs []flow.RunID
 	keys []string
+	run  aged[flow.RunID] // the last of them
+	key  aged[string]
 	more bool // it has more that is due
 }
 
+// full says that another shard's part could be too much.
 func (b *batch) full() bool {
-	return len(b.items)+len(b.keys) >= archiveRuns || b.bytes >= archiveBytes
+	return len(b.items)+len(b.keys)+2*leavingRuns > archiveRuns || b.bytes+leavingBytes > archiveBytes
 }
 
 // collect asks the shards for what is due, until the batch is full or nothing is
@@ -188,12 +191,15 @@ func (a *archiver) collect(ctx context.Context) batch {
 				continue
 			}
 			ask := leave{
-				runs: len(m.runs), keys: len(m.keys),
+				run: m.run, key: m.key, runs: len(m.runs), keys: len(m.keys),
 				excess: int((excess*s.endedSeen.Load() + total - 1) / max(total, 1)),
 			}
 			s.box.tell(queryMsg{ask: q.id, item: i, read: func(s *shard) (any, error) { return s.leaving(ask), nil }})
 		}
 		for i, r := range n.await(ctx, q) {
+			if b.full() {
+				break // what isn't taken is asked for again in the next round
+			}
 			part, ok := r.value.(leaving)
 			if b.moving[i].more = ok && part.more; !ok {
 				b.failed = true
@@ -215,6 +221,7 @@ func (b *batch) take(i int, part *leaving) {
 	for j := range part.keys {
 		m.keys = append(m.keys, part.keys[j].Text)
 	}
+	m.run, m.key = part.run, part.key
 	b.items = append(b.items, part.items...)
 	b.keys = append(b.keys, part.keys...)
 	if part.next > 0 {
@@ -256,10 +263,15 @@ func (a *archiver) behind() error {
 	if a.store == nil {
 		return nil
 	}
-	if waiting := a.ended.Load() - a.node.cfg.RecentRuns; waiting >= a.node.archiveBehind {
+	if waiting := a.node.WaitingForArchive(); waiting >= a.node.archiveBehind {
 		return fmt.Errorf("%d ended runs wait for the archive, and at most %d may: %w", waiting, a.node.archiveBehind, flow.ErrArchiveBehind)
 	}
 	return nil
+}
+
+// WaitingForArchive is the number of ended runs in memory beyond RecentRuns.
+func (n *Node) WaitingForArchive() int64 {
+	return max(n.archiver.ended.Load()-n.cfg.RecentRuns, 0)
 }
 
 // readKey looks for an idempotency key, and tells the shard that asks.

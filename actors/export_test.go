@@ -102,10 +102,7 @@ func (st *state) fingerprint(now flow.Instant) string {
 		k := st.keyed.named[key]
 		fmt.Fprintf(&b, "keyed %q %s %d %d at %d\n", key, k.run, k.shard, k.letter, k.at)
 	}
-	fmt.Fprintf(&b, "keyed %d\n", st.keyed.fifo.len())
-	// Runs that ended in one instant, or were held longer, may stand otherwise behind a snapshot.
-	ended := slices.SortedFunc(slices.Values(st.ended.items[st.ended.head:]), flow.RunID.Compare)
-	fmt.Fprintf(&b, "ended %v\n", ended)
+	fmt.Fprintf(&b, "keyed by age %v\nended %v\n", st.keyed.ages.tree.Items(), st.ended.tree.Items())
 	for i := range st.requests.fifo.len() {
 		r := st.requests.fifo.at(i)
 		if now.Sub(r.at) <= requestWindow { // older ones are forgotten with the next submit
@@ -226,4 +223,20 @@ func RunsInMemory(ctx context.Context, n *Node) (runs int, err error) {
 		runs += k
 	}
 	return runs, err
+}
+
+// SetArchiveBehind lowers the number of ended runs that may wait for the archive. It is
+// called while nothing moves.
+func SetArchiveBehind(n *Node, runs int64) { n.archiveBehind = runs }
+
+// Remembered is the number of idempotency keys and of request ids in memory.
+func Remembered(ctx context.Context, n *Node) (keys, requests int, err error) {
+	all, err := Inspect(ctx, n, func(st *state, _ flow.Instant) (any, error) {
+		return [2]int{len(st.keyed.named), st.requests.fifo.len()}, nil
+	})
+	for _, v := range all {
+		k, _ := v.([2]int)
+		keys, requests = keys+k[0], requests+k[1]
+	}
+	return keys, requests, err
 }

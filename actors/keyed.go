@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/pyrula/pyrula-node/flow"
 	"github.com/pyrula/pyrula-node/persistence/engine"
@@ -15,7 +14,7 @@ import (
 type keyedMemory struct {
 	named map[string]*keyedRun
 	slab  slab[*keyedRun]
-	fifo  queue[string] // oldest first
+	ages  byAge[string]
 }
 
 // keyedRun is what an idempotency key names: the run, and the letter that makes it
@@ -30,12 +29,14 @@ type keyedRun struct {
 	saved  uint64 // the capture that has it
 }
 
-func newKeyedMemory() keyedMemory { return keyedMemory{named: make(map[string]*keyedRun)} }
+func newKeyedMemory() keyedMemory {
+	return keyedMemory{named: make(map[string]*keyedRun), ages: newByAge(cmp.Compare[string])}
+}
 
 func (m *keyedMemory) add(k *keyedRun) {
 	k.seat = m.slab.add(k)
 	m.named[k.text] = k
-	m.fifo.push(k.text)
+	m.ages.add(k.at, k.text)
 }
 
 // forget lets go of a key that the archive has.
@@ -43,16 +44,7 @@ func (m *keyedMemory) forget(text string) {
 	k := m.named[text]
 	m.slab.remove(k.seat)
 	delete(m.named, text)
-	for t, ok := m.fifo.front(); ok && m.named[t] == nil; t, ok = m.fifo.front() {
-		m.fifo.pop()
-	}
-}
-
-// sort puts the keys of a snapshot, which come in any order, into that of their age.
-func (m *keyedMemory) sort() {
-	slices.SortFunc(m.fifo.items, func(a, b string) int {
-		return cmp.Or(cmp.Compare(m.named[a].at, m.named[b].at), cmp.Compare(a, b))
-	})
+	m.ages.remove(k.at, text)
 }
 
 // delivered says whether the run of a key is made.

@@ -15,14 +15,19 @@ import (
 
 // leave asks a shard for what is due for the archive.
 type leave struct {
-	runs, keys int // what it has handed over before, from the oldest on
-	excess     int // so many of the oldest runs are due, however young
+	run    aged[flow.RunID] // the last that it has handed over
+	key    aged[string]
+	runs   int // how many it has handed over
+	keys   int
+	excess int // so many of the oldest runs are due, however young
 }
 
 // leaving is what a shard hands over.
 type leaving struct {
 	items []engine.Archived
 	keys  []engine.ArchivedKey
+	run   aged[flow.RunID] // the last of them
+	key   aged[string]
 	more  bool      // more of it is due
 	next  flow.Span // until the next run is due; zero when there is none
 }
@@ -30,24 +35,27 @@ type leaving struct {
 // leaving encodes what is due, oldest first. It changes nothing: the shard lets go
 // when the archive says that it has it.
 func (s *shard) leaving(ask leave) leaving {
-	var out leaving
+	out := leaving{run: ask.run, key: ask.key}
 	var enc runEncoder
 	bytes := 0
-	for i := ask.runs; i < s.st.ended.len(); i++ {
-		run := s.st.runs[s.st.ended.at(i)].run
-		if age := s.now.Sub(run.Ended()); age < s.node.cfg.RecentFor && i >= ask.excess {
+	s.st.ended.after(ask.run, func(r aged[flow.RunID]) bool {
+		age := s.now.Sub(r.at)
+		switch {
+		case age < s.node.cfg.RecentFor && ask.runs+len(out.items) >= ask.excess:
 			out.next = s.node.cfg.RecentFor - age
-			break
-		}
-		if len(out.items) == leavingRuns || bytes >= leavingBytes {
+			return false
+		case len(out.items) == leavingRuns || bytes >= leavingBytes:
 			out.more = true
-			return out
+			return false
 		}
-		item := enc.archived(run)
+		item := enc.archived(s.st.runs[r.key].run)
 		bytes += len(item.Body)
-		out.items = append(out.items, item)
+		out.items, out.run = append(out.items, item), r
+		return true
+	})
+	if !out.more {
+		s.leavingKeys(ask, &out)
 	}
-	s.leavingKeys(ask, &out)
 	return out
 }
 
@@ -55,24 +63,25 @@ func (s *shard) leaving(ask leave) leaving {
 // RecentRuns.
 func (s *shard) leavingKeys(ask leave, out *leaving) {
 	m := &s.st.keyed
-	excess := m.fifo.len() - int(s.node.cfg.RecentRuns)/len(s.node.shards)
-	for i := ask.keys; i < m.fifo.len(); i++ {
-		k := m.named[m.fifo.at(i)]
-		age := s.now.Sub(k.at)
+	excess := m.ages.len() - int(s.node.cfg.RecentRuns)/len(s.node.shards)
+	m.ages.after(ask.key, func(a aged[string]) bool {
+		k := m.named[a.key]
+		age := s.now.Sub(a.at)
 		switch {
 		case !s.st.delivered(k):
-			return // its run isn't made yet
-		case age < s.node.cfg.RecentFor && i >= excess:
+			return false // its run isn't made yet
+		case age < s.node.cfg.RecentFor && ask.keys+len(out.keys) >= excess:
 			if left := s.node.cfg.RecentFor - age; out.next == 0 || left < out.next {
 				out.next = left
 			}
-			return
+			return false
 		case len(out.keys) == leavingRuns:
 			out.more = true
-			return
+			return false
 		}
-		out.keys = append(out.keys, engine.ArchivedKey{Text: k.text, Value: bytes.Clone(k.run[:])})
-	}
+		out.keys, out.key = append(out.keys, engine.ArchivedKey{Text: k.text, Value: bytes.Clone(k.run[:])}), a
+		return true
+	})
 }
 
 // archived lets go of what the archive has on disk.
@@ -99,7 +108,7 @@ func (s *shard) archived(m archivedMsg) {
 func (s *shard) noteLeaving() {
 	var ended, keys int64
 	if s.st != nil {
-		ended, keys = int64(s.st.ended.len()), int64(s.st.keyed.fifo.len())
+		ended, keys = int64(s.st.ended.len()), int64(s.st.keyed.ages.len())
 	}
 	if was := s.endedSeen.Load(); was != ended || s.keysSeen != keys {
 		s.node.archiver.note(ended-was, keys-s.keysSeen)

@@ -325,7 +325,12 @@ func (m *model) drain() {
 // end, starts exceed a rate, runs of a key start out of order, or the node doesn't drain.
 func TestModelOverChangingOwners(t *testing.T) {
 	for number := range uint64(modelTrials) {
-		setup{shards: 3, chaos: &number}.play(t, func(w *world) {
+		// What has ended leaves memory while the owners change, by age or by count.
+		how := setup{shards: 3, chaos: &number, recentFor: 1500 * flow.Millisecond}
+		if number/2%2 == 1 {
+			how.recentFor, how.recentRuns = 0, 3
+		}
+		how.play(t, func(w *world) {
 			m := &model{
 				w: w, max: map[string]int{"lim": 2, "both": 1, "pair": 2}, rng: rand.New(rand.NewPCG(number, 5)),
 				inside: map[string]int{}, working: map[string]uint64{}, acked: map[string]string{},
@@ -380,6 +385,9 @@ func TestModelOverChangingOwners(t *testing.T) {
 				if v := w.key("pair", key); v.Queued != 0 {
 					w.Errorf("at rest %d wants stand at key %s", v.Queued, key)
 				}
+			}
+			if _, archived := w.whereabouts(); archived < 30 || w.countAll(flow.RecKeyArchived) == 0 {
+				w.Errorf("only %d runs are in the archive, and %d keys have left memory", archived, w.countAll(flow.RecKeyArchived))
 			}
 			w.lawfulLog()
 			for key, at := range w.tokens() {

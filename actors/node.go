@@ -125,6 +125,7 @@ type Node struct {
 	ready      chan struct{} // closed when the node could serve for the first time
 	once       sync.Once     // closes ready
 	closing    atomic.Bool
+	waitOut    waitOut
 	// archiveBehind is maxArchiveBehind; tests lower it.
 	archiveBehind int64
 }
@@ -220,7 +221,10 @@ func (n *Node) promoted(s *shard) {
 // noteReady notes the first moment at which the node can serve.
 func (n *Node) noteReady() {
 	if n.serving() == nil && n.allHeard() {
-		n.once.Do(func() { close(n.ready) })
+		n.once.Do(func() {
+			n.serveAfterOldLeases()
+			close(n.ready)
+		})
 	}
 }
 

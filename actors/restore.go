@@ -2,11 +2,9 @@ package actors
 
 import (
 	"bufio"
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 
 	"github.com/vmihailenco/msgpack/v5"
 
@@ -130,12 +128,11 @@ func (st *state) restoreKeyed(rec *flow.Record) error {
 
 // rejoin gives every key its runs back, and rebuilds what is derived from runs.
 func (st *state) rejoin() error {
-	var ended []*runactor.Run
 	for _, slot := range st.runSlab.seats {
 		run := slot.run
 		st.index.move(run, 0, run.Status())
 		if run.Status().Ended() && !run.Held() {
-			ended = append(ended, run)
+			st.ended.add(run.Ended(), run.ID())
 		}
 		if run.Status() != flow.StatusQueued && !run.Held() {
 			continue
@@ -150,13 +147,6 @@ func (st *state) rejoin() error {
 			Fence: run.Fence(), Status: run.Status(),
 		})
 	}
-	slices.SortFunc(ended, func(a, b *runactor.Run) int {
-		return cmp.Or(cmp.Compare(a.Ended(), b.Ended()), a.ID().Compare(b.ID()))
-	})
-	for _, run := range ended {
-		st.ended.push(run.ID())
-	}
-	st.keyed.sort()
 	return st.check()
 }
 

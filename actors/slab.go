@@ -1,5 +1,13 @@
 package actors
 
+import (
+	"cmp"
+
+	"github.com/tidwall/btree"
+
+	"github.com/pyrula/pyrula-node/flow"
+)
+
 // slab keeps entities at fixed seats, so that a snapshot can walk them in slices
 // while others come and go.
 type slab[T comparable] struct {
@@ -54,4 +62,43 @@ func (q *queue[T]) pop() T {
 		q.head = 0
 	}
 	return v
+}
+
+// aged is something with the instant that its age counts from.
+type aged[K any] struct {
+	at  flow.Instant
+	key K
+}
+
+// byAge is a set in the order of age, oldest first. The order depends on what is in it
+// alone, so it is the same behind a snapshot.
+type byAge[K any] struct{ tree *btree.BTreeG[aged[K]] }
+
+func newByAge[K any](compare func(a, b K) int) byAge[K] {
+	return byAge[K]{btree.NewBTreeGOptions(func(a, b aged[K]) bool {
+		return cmp.Or(cmp.Compare(a.at, b.at), compare(a.key, b.key)) < 0
+	}, btree.Options{NoLocks: true})}
+}
+
+func (s *byAge[K]) add(at flow.Instant, key K)    { s.tree.Set(aged[K]{at, key}) }
+func (s *byAge[K]) remove(at flow.Instant, key K) { s.tree.Delete(aged[K]{at, key}) }
+func (s *byAge[K]) len() int                      { return s.tree.Len() }
+
+// after calls f for what is younger than a member or a former one, oldest first, until
+// f says no; with a zero instant for all.
+func (s *byAge[K]) after(last aged[K], f func(aged[K]) bool) {
+	if last.at == 0 {
+		s.tree.Scan(f)
+		return
+	}
+	first := true
+	s.tree.Ascend(last, func(item aged[K]) bool {
+		if first {
+			first = false
+			if !s.tree.Less(last, item) {
+				return true // the last one itself
+			}
+		}
+		return f(item)
+	})
 }

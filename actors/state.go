@@ -22,7 +22,7 @@ type state struct {
 	mail     mailboxes
 	keyed    keyedMemory
 	requests requestMemory
-	ended    queue[flow.RunID] // runs that have ended and nobody holds, oldest end first
+	ended    byAge[flow.RunID] // runs that have ended and nobody holds
 	defs     definitions       // shard 0 only
 	index    runIndex
 	capture  *capture // the snapshot under way, if any
@@ -59,6 +59,7 @@ func newState(shards int) *state {
 		keys:  make(map[flow.KeyID]*keySlot),
 		mail:  newMailboxes(shards),
 		keyed: newKeyedMemory(),
+		ended: newByAge(flow.RunID.Compare),
 		index: newRunIndex(),
 	}
 }
@@ -112,7 +113,7 @@ func (st *state) applyRun(rec *flow.Record) touched {
 	st.note(slot, was, rec)
 	t.ended = slot.run.Status().Ended() && !was.Ended()
 	if (t.ended || rec.Kind == flow.RecHoldFreed) && !slot.run.Held() {
-		st.ended.push(rec.Run)
+		st.ended.add(slot.run.Ended(), rec.Run)
 	}
 	return t
 }
@@ -128,9 +129,7 @@ func (st *state) forget(id flow.RunID) {
 	st.runSlab.remove(slot.seat)
 	delete(st.runs, id)
 	slot.armed = 0 // its timer is void
-	for id, ok := st.ended.front(); ok && st.runs[id] == nil; id, ok = st.ended.front() {
-		st.ended.pop()
-	}
+	st.ended.remove(slot.run.Ended(), id)
 }
 
 // share has runs of one key with one stamp keep one copy of it.

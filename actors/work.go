@@ -34,10 +34,14 @@ func (n *Node) Claim(ctx context.Context, c wire.Claim) (wire.Claimed, error) {
 	if c.Credit <= 0 {
 		c.Credit, c.WaitMS = 0, 0 // the worker lives and takes nothing
 	}
+	wait, over, err := n.waitForOldLeases(ctx, flow.Span(c.WaitMS)*flow.Millisecond)
+	if !over {
+		return out, err
+	}
 	q := n.asks.open(1)
 	n.dispatcher.box.tell(&claimMsg{
 		ask: q.id, worker: c.Worker, serves: serves, credit: c.Credit,
-		wait: flow.Span(c.WaitMS) * flow.Millisecond,
+		wait: wait,
 	})
 	select {
 	case <-q.done:

@@ -1,0 +1,12 @@
+//go:build !torture
+
+package actors_test
+
+import "time"
+
+// Sizes of the archive's tests in a usual run; -tags torture has the large ones.
+const (
+	crashShare  = 3                      // one of so many cases of a crash is played
+	archiveRace = 600 * time.Millisecond // of real goroutines on a node that archives
+	bulkRuns    = 300                    // that are due at once
+)
