@@ -40,6 +40,9 @@ var (
 	ErrRunEnded = errors.New("run has ended")
 	// ErrOverloaded says that the node refuses new work for now. Nothing happened.
 	ErrOverloaded = errors.New("overloaded")
+	// ErrArchiveBehind says that too many ended runs wait for the node's disk, so that
+	// it takes no new ones for now. Nothing happened.
+	ErrArchiveBehind = errors.New("archive is behind")
 	// ErrNotReady says that the node hasn't replayed its log yet. Nothing happened.
 	ErrNotReady = errors.New("not ready")
 	// ErrOutcomeUnknown says that the node can't tell whether the request happened.
@@ -153,6 +156,8 @@ func sentinelOf(code string) error {
 		return ErrRunEnded
 	case wire.CodeOverloaded:
 		return ErrOverloaded
+	case wire.CodeArchiveBehind:
+		return ErrArchiveBehind
 	case wire.CodeNotReady:
 		return ErrNotReady
 	case wire.CodeOutcomeUnknown:

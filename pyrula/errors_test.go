@@ -29,6 +29,7 @@ var sentinels = map[string]error{
 	wire.CodeStaleFence:      pyrula.ErrStaleFence,
 	wire.CodeRunEnded:        pyrula.ErrRunEnded,
 	wire.CodeOverloaded:      pyrula.ErrOverloaded,
+	wire.CodeArchiveBehind:   pyrula.ErrArchiveBehind,
 	wire.CodeNotReady:        pyrula.ErrNotReady,
 	wire.CodeOutcomeUnknown:  pyrula.ErrOutcomeUnknown,
 	wire.CodeNotSupported:    pyrula.ErrUnsupported,

@@ -12,12 +12,22 @@ import (
 // Stats are the node's gauges at one moment. Each list has one entry for each
 // combination of its labels; entries whose workflows share a label are added up.
 type Stats struct {
-	Runs         []RunCount   // runs in memory, by status
-	Waiting      []WaitCount  // waiting runs, by reason
-	OldestWait   []WorkflowOf // seconds that the run waits which waits longest
-	Slots        []LimitCount // slots of the keys in memory
-	Keys         []KeyCount   // keys in memory
-	WorkerCredit []WorkflowOf // runs that workers have asked for and not got yet
+	Runs         []RunCount    // runs in memory, by status
+	Waiting      []WaitCount   // waiting runs, by reason
+	OldestWait   []WorkflowOf  // seconds that the run waits which waits longest
+	Slots        []LimitCount  // slots of the keys in memory
+	Keys         []KeyCount    // keys in memory
+	WorkerCredit []WorkflowOf  // runs that workers have asked for and not got yet
+	Archive      *ArchiveStats // nil while it can't be asked
+}
+
+// ArchiveStats are the gauges of the archive.
+type ArchiveStats struct {
+	Runs    float64 // in the archive
+	Keys    float64 // idempotency keys in it
+	Bytes   float64 // on disk
+	Days    float64 // files, one for each day of end
+	Waiting float64 // ended runs in memory beyond those that may stay there
 }
 
 // RunCount is a number of runs of one status.
@@ -71,6 +81,15 @@ var (
 	creditDesc  = desc("pyrula_worker_credit", "Runs that workers have asked for and not got yet.", "workflow")
 )
 
+// The gauges of the archive, in the order of ArchiveStats.
+var archiveDescs = []*prometheus.Desc{
+	desc("pyrula_archive_runs", "Runs in the archive on disk."),
+	desc("pyrula_archive_keys", "Idempotency keys in the archive on disk."),
+	desc("pyrula_archive_bytes", "Size of the archive on disk."),
+	desc("pyrula_archive_days", "Files of the archive: one for each day on which runs ended."),
+	desc("pyrula_archive_waiting_runs", "Ended runs in memory beyond --recent-runs; at 500,000 submits are refused."),
+}
+
 func desc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc(name, help, labels, nil)
 }
@@ -84,6 +103,9 @@ type gauges struct {
 // Describe sends the descriptions of all gauges.
 func (g *gauges) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{runsDesc, waitingDesc, oldestDesc, slotsDesc, usedDesc, keysDesc, creditDesc} {
+		ch <- d
+	}
+	for _, d := range archiveDescs {
 		ch <- d
 	}
 }
@@ -127,6 +149,11 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 	used.send(ch, usedDesc)
 	keys.send(ch, keysDesc)
 	credit.send(ch, creditDesc)
+	if a := s.Archive; a != nil {
+		for i, v := range []float64{a.Runs, a.Keys, a.Bytes, a.Days, a.Waiting} {
+			ch <- prometheus.MustNewConstMetric(archiveDescs[i], prometheus.GaugeValue, v)
+		}
+	}
 }
 
 // series are the values of one gauge by their labels. Two workflows may share a

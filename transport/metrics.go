@@ -46,7 +46,7 @@ type Metrics struct {
 	expired  *prometheus.CounterVec
 	retried  *prometheus.CounterVec
 	duration *prometheus.HistogramVec
-	fsync    prometheus.Histogram
+	disk     disk
 
 	requests *prometheus.CounterVec
 	took     *prometheus.HistogramVec
@@ -73,7 +73,7 @@ func NewMetrics(b Build) *Metrics {
 			"Time from the submit of a run to its first start.", buckets), []string{"workflow"}),
 		duration: prometheus.NewHistogramVec(histogram("pyrula_run_duration_seconds",
 			"How long a worker held a run.", buckets), []string{"workflow"}),
-		fsync: prometheus.NewHistogram(histogram("pyrula_wal_fsync_seconds", "How long an fsync of the journal took.", quick)),
+		disk: newDisk(),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "pyrula_http_requests_total", Help: "HTTP requests, by route and status; 499 is a client that went away.",
 		}, []string{"route", "code"}),
@@ -93,8 +93,9 @@ func NewMetrics(b Build) *Metrics {
 	})
 	info.Set(1)
 	reg := prometheus.NewRegistry()
-	reg.MustRegister(m.started, m.finished, m.waited, m.expired, m.retried, m.duration, m.fsync, m.requests, m.took, m.inFlight, m.gauges, info,
+	reg.MustRegister(m.started, m.finished, m.waited, m.expired, m.retried, m.duration, m.requests, m.took, m.inFlight, m.gauges, info,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	reg.MustRegister(m.disk.collectors()...)
 	m.handler = promhttp.HandlerFor(reg, promhttp.HandlerOpts{EnableOpenMetrics: true})
 	return m
 }
@@ -135,9 +136,6 @@ func (m *Metrics) AttemptFailed(workflow string) {
 func (m *Metrics) RunDuration(workflow string, d time.Duration) {
 	m.of(workflow).duration.Observe(d.Seconds())
 }
-
-// FsyncTook measures one fsync of the journal.
-func (m *Metrics) FsyncTook(d time.Duration) { m.fsync.Observe(d.Seconds()) }
 
 // served counts a request. Status 0 is one whose handler answered nothing.
 func (m *Metrics) served(r *route, status int, d time.Duration) {

@@ -48,6 +48,10 @@ func TestMetrics(t *testing.T) {
 	m.LeaseExpired("charge")
 	m.AttemptFailed("charge")
 	m.RunDuration("charge", 2*time.Second)
+	m.Committed(5, 100, 7)
+	m.Committed(4, 200, 3)
+	m.Stalled(1500 * time.Millisecond)
+	m.SnapshotTook(time.Second, 4096)
 	m.FsyncTook(250 * time.Microsecond)
 	a.send("POST", "/charge", `{}`).ok(202, nil)
 	a.send("GET", "/no/such", "")
@@ -64,6 +68,13 @@ func TestMetrics(t *testing.T) {
 		`pyrula_wal_fsync_seconds_count 1`,
 		`pyrula_http_in_flight_requests 1`,
 		`pyrula_wal_fsync_seconds_sum 0.00025`,
+		`pyrula_wal_commits_total 2`,
+		`pyrula_wal_entries_total 9`,
+		`pyrula_wal_bytes_total 300`,
+		`pyrula_wal_queue_entries 3`,
+		`pyrula_wal_stalled_seconds 1.5`,
+		`pyrula_snapshot_seconds_count 1`,
+		`pyrula_snapshot_bytes_total 4096`,
 		`pyrula_http_requests_total{code="202",route="POST /{name}"} 1`,
 		`pyrula_http_requests_total{code="404",route="none"} 1`,
 		`pyrula_http_requests_total{code="405",route="none"} 1`,
@@ -104,6 +115,7 @@ func TestGauges(t *testing.T) {
 			Slots:        []transport.LimitCount{{"w", "tenant", 10, 2}},
 			Keys:         []transport.KeyCount{{"w", "saturated", 1}, {"w", "idle", 4}},
 			WorkerCredit: []transport.WorkflowOf{{"w", 7}},
+			Archive:      &transport.ArchiveStats{Runs: 11, Keys: 12, Bytes: 13, Days: 14, Waiting: 15},
 		}
 	})
 	wantLines(t, a.scrape(),
@@ -117,6 +129,11 @@ func TestGauges(t *testing.T) {
 		`pyrula_keys{state="saturated",workflow="w"} 1`,
 		`pyrula_keys{state="idle",workflow="w"} 4`,
 		`pyrula_worker_credit{workflow="w"} 7`,
+		`pyrula_archive_runs 11`,
+		`pyrula_archive_keys 12`,
+		`pyrula_archive_bytes 13`,
+		`pyrula_archive_days 14`,
+		`pyrula_archive_waiting_runs 15`,
 	)
 	if calls != 1 {
 		t.Errorf("one scrape asks %d times", calls)

@@ -44,6 +44,10 @@ var table = []row{
 		code: wire.CodeOverloaded, status: 429, title: "Overloaded", sentinel: flow.ErrOverloaded, retryMS: 1000,
 		meaning: "A bound is reached and new work is refused. Nothing happened. Send the request again after retry_after_ms.",
 	}, {
+		code: wire.CodeArchiveBehind, status: 429, title: "Archive is behind", sentinel: flow.ErrArchiveBehind, retryMS: 1000,
+		meaning: "Too many runs that have ended wait in memory for the disk, so no new ones are taken. Nothing happened. " +
+			"Send the request again after retry_after_ms.",
+	}, {
 		code: wire.CodeNotReady, status: 503, title: "Not ready", sentinel: flow.ErrNotReady, retryMS: 1000,
 		meaning: "The node reads its journal back, has lost it, or is shutting down. Nothing happened.",
 	}, {

@@ -20,6 +20,7 @@ import (
 	"github.com/pyrula/pyrula-node/flow"
 	"github.com/pyrula/pyrula-node/flow/wire"
 	"github.com/pyrula/pyrula-node/persistence"
+	"github.com/pyrula/pyrula-node/persistence/archive"
 )
 
 const (
@@ -31,6 +32,8 @@ const (
 	configVariable = envPrefix + "CONFIG"
 	// maxConfigBytes bounds a configuration file.
 	maxConfigBytes = 1 << 20
+	// Bounds of recent: memory is for what is alive.
+	minRecent, maxRecent = time.Second, 24 * time.Hour
 	// maxDrainDelay bounds drain_delay: an orchestrator's patience is shorter.
 	maxDrainDelay = 5 * time.Minute
 )
@@ -53,6 +56,9 @@ var settings = []setting{
 	{"log-format", logText, "`format` of the log on standard error: text or json"},
 	{"hosts", "", "`names`, comma separated, that the header Host may have beside localhost and IP addresses: those of a proxy on this machine"},
 	{"max-runs", strconv.Itoa(actors.DefaultMaxRuns), "most runs in memory, `number`, ended ones included: beyond it submits are refused with 429"},
+	{"recent", "10m", "`time` for which runs that have ended stay in memory; then they are read from the archive on disk (1s to 24h)"},
+	{"recent-runs", strconv.Itoa(actors.DefaultRecentRuns), "most ended runs in memory, `number`: beyond it the oldest leave early"},
+	{"retention", "168h", "`time` for which ended runs are kept at least; they go with the rest of their day in UTC (1h to 9600h)"},
 	{"drain-delay", "0s", "`time` for which /readyz answers 503 before the listener closes, so that a load balancer notices"},
 }
 
@@ -143,6 +149,9 @@ type configFile struct {
 	LogFormat  located `yaml:"log_format"`
 	Hosts      located `yaml:"hosts"`
 	MaxRuns    located `yaml:"max_runs"`
+	Recent     located `yaml:"recent"`
+	RecentRuns located `yaml:"recent_runs"`
+	Retention  located `yaml:"retention"`
 	DrainDelay located `yaml:"drain_delay"`
 }
 
@@ -169,6 +178,7 @@ func readConfig(path string) (map[string]value, error) {
 	for key, l := range map[string]located{
 		"data": f.Data, "addr": f.Addr, "fsync": f.Fsync, "node_id": f.NodeID,
 		"log_format": f.LogFormat, "hosts": f.Hosts, "max_runs": f.MaxRuns, "drain_delay": f.DrainDelay,
+		"recent": f.Recent, "recent_runs": f.RecentRuns, "retention": f.Retention,
 	} {
 		if l.set {
 			out[key] = value{l.text, path + ", line " + strconv.Itoa(l.line), key}
@@ -234,6 +244,9 @@ type nodeConfig struct {
 	logFormat  string
 	hosts      []string
 	maxRuns    int64
+	recent     time.Duration
+	recentRuns int64
+	retention  time.Duration
 	drainDelay time.Duration
 	offDefault []string // "fsync=every=1s": what an operator should see at once
 }
@@ -255,6 +268,18 @@ const (
 	logJSON = "json"
 )
 
+// duration is the value of a setting that is a time between two others.
+func (vs values) duration(flag string, low, high time.Duration) (time.Duration, error) {
+	d, err := time.ParseDuration(vs[flag].text)
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("%q: %s", vs[flag].text, wantDuration)
+	case d < low || d > high:
+		return 0, fmt.Errorf("%v: want %v to %v", d, low, high)
+	}
+	return d, nil
+}
+
 // nodeConfig checks the values. A fault names where the value comes from.
 func (vs values) nodeConfig() (nodeConfig, error) {
 	cfg := nodeConfig{data: vs["data"].text, addr: vs["addr"].text, nodeID: vs["node-id"].text, logFormat: vs["log-format"].text}
@@ -269,22 +294,26 @@ func (vs values) nodeConfig() (nodeConfig, error) {
 	if cfg.fsync, err = persistence.ParseFsync(vs["fsync"].text); err != nil {
 		errs = append(errs, check("fsync", errors.New(strings.TrimPrefix(err.Error(), "fsync ")))) // it is named already
 	}
-	cfg.drainDelay, err = time.ParseDuration(vs["drain-delay"].text)
-	switch {
-	case err != nil:
-		err = fmt.Errorf("%q: %s", vs["drain-delay"].text, wantDuration)
-	case cfg.drainDelay < 0 || cfg.drainDelay > maxDrainDelay:
-		err = fmt.Errorf("%v: want 0s to %v", cfg.drainDelay, maxDrainDelay)
+	span := func(flag string, low, high time.Duration) time.Duration {
+		d, err := vs.duration(flag, low, high)
+		errs = append(errs, check(flag, err))
+		return d
 	}
-	errs = append(errs, check("drain-delay", err))
+	number := func(flag string) int64 {
+		n, err := strconv.ParseInt(vs[flag].text, 10, 64)
+		if err != nil || n < 1 {
+			errs = append(errs, check(flag, fmt.Errorf("%q: want a whole number of at least 1", vs[flag].text)))
+		}
+		return n
+	}
+	cfg.drainDelay = span("drain-delay", 0, maxDrainDelay)
+	cfg.recent = span("recent", minRecent, maxRecent)
+	cfg.retention = span("retention", archive.MinRetention, archive.MaxRetention)
+	cfg.maxRuns, cfg.recentRuns = number("max-runs"), number("recent-runs")
 	for host := range strings.SplitSeq(vs["hosts"].text, ",") {
 		if host = strings.TrimSpace(host); host != "" {
 			cfg.hosts = append(cfg.hosts, host)
 		}
-	}
-	cfg.maxRuns, err = strconv.ParseInt(vs["max-runs"].text, 10, 64)
-	if err != nil || cfg.maxRuns < 1 {
-		errs = append(errs, check("max-runs", fmt.Errorf("%q: want a whole number of at least 1", vs["max-runs"].text)))
 	}
 	if !flow.ValidName(cfg.nodeID) {
 		errs = append(errs, check("node-id", fmt.Errorf("%q: want %s", cfg.nodeID, flow.NameRule)))

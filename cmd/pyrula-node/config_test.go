@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -46,7 +47,7 @@ func TestConfigPrecedence(t *testing.T) {
 			text, origin string
 		}{
 			{func() {}, s.initial, originDefault},
-			{func() { env["PYRULA_CONFIG"] = path }, "from-file", path + ", line " + string(rune('1'+i))},
+			{func() { env["PYRULA_CONFIG"] = path }, "from-file", path + ", line " + strconv.Itoa(i+1)},
 			{func() { env[s.env()] = "from-env" }, "from-env", s.env()},
 			{func() { flags = append(flags, "--"+s.flag, "from-flag") }, "from-flag", "--" + s.flag},
 		}

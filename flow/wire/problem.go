@@ -45,6 +45,7 @@ const (
 	CodeStaleFence      = "stale_fence"
 	CodeRunEnded        = "run_ended"
 	CodeOverloaded      = "overloaded"
+	CodeArchiveBehind   = "archive_behind"
 	CodeNotReady        = "not_ready"
 	CodeOutcomeUnknown  = "outcome_unknown"
 	CodeNotSupported    = "not_supported"

@@ -79,6 +79,11 @@ func (n *Node) gauges() transport.Stats {
 	if err != nil {
 		return out
 	}
+	on := n.archive.Stats()
+	out.Archive = &transport.ArchiveStats{
+		Runs: float64(on.Runs), Keys: float64(on.Keys), Bytes: float64(on.Bytes), Days: float64(on.Days),
+		Waiting: float64(n.actors.WaitingForArchive()),
+	}
 	for name, w := range stats { //tidy:ordered a set of gauges
 		for status, runs := range w.Runs { //tidy:ordered a set of gauges
 			out.Runs = append(out.Runs, transport.RunCount{Workflow: name, State: status.String(), N: runs})

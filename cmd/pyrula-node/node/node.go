@@ -22,6 +22,7 @@ import (
 	"github.com/pyrula/pyrula-node/flow"
 	"github.com/pyrula/pyrula-node/flow/wire"
 	"github.com/pyrula/pyrula-node/persistence"
+	"github.com/pyrula/pyrula-node/persistence/archive"
 	"github.com/pyrula/pyrula-node/persistence/engine"
 	"github.com/pyrula/pyrula-node/transport"
 )
@@ -43,6 +44,12 @@ type Config struct {
 	// MaxRuns bounds the runs in memory, ended ones included; default
 	// actors.DefaultMaxRuns.
 	MaxRuns int64
+	// RecentFor and RecentRuns say how long, and how many of them, ended runs stay in
+	// memory; Retention for how long the archive keeps them at least. Defaults
+	// actors.DefaultRecentFor, actors.DefaultRecentRuns, archive.DefaultRetention.
+	RecentFor  time.Duration
+	RecentRuns int64
+	Retention  time.Duration
 	// Hosts are the names that the header Host may have beside localhost and IP
 	// addresses; see transport.Config.
 	Hosts []string
@@ -62,6 +69,8 @@ type Node struct {
 	cfg       Config
 	temporary bool
 	engine    *persistence.Local
+	archive   *archive.Archive
+	expiry    *expiry
 	actors    *actors.Node
 	server    *transport.Server
 	listener  net.Listener
@@ -110,9 +119,13 @@ func (n *Node) start(ctx context.Context) error {
 	if err := n.openEngine(metrics); err != nil {
 		return err
 	}
+	if err := n.openArchive(); err != nil {
+		return err
+	}
 	n.actors, err = actors.Open(actors.Config{
 		Engine: n.engine, Fatal: n.cfg.Fatal, Logger: n.cfg.Logger,
 		Observer: observer{metrics}, Refuse: n.refuse, MaxRuns: n.cfg.MaxRuns,
+		Archive: n.archive, RecentFor: flow.Span(n.cfg.RecentFor), RecentRuns: n.cfg.RecentRuns,
 	})
 	if err != nil {
 		return err
@@ -152,11 +165,15 @@ func (n *Node) openEngine(metrics *transport.Metrics) error {
 		Dir: n.cfg.DataDir, Node: engine.NodeID(n.cfg.NodeID), Fsync: n.cfg.Fsync,
 		Partitions: flow.Partitions, OnClose: persistence.CloseWithSnapshots,
 		OnFatal: n.cfg.Fatal, Logger: n.cfg.Logger,
-		Progress: n.cfg.Progress,
+		Progress: n.cfg.Progress, AfterFirst: n.waitOutLoss,
 		OnStall: func(age time.Duration) {
 			n.cfg.Logger.Error("a write to the journal does not end", "age", age)
 		},
-		Metrics: persistence.Metrics{Fsync: metrics.FsyncTook},
+		Metrics: persistence.Metrics{
+			Fsync: metrics.FsyncTook, Stall: metrics.Stalled,
+			Commit:   func(c persistence.CommitStat) { metrics.Committed(c.Items, c.Bytes, c.Queue) },
+			Snapshot: func(s persistence.SnapshotStat) { metrics.SnapshotTook(s.Took, s.Bytes) },
+		},
 	})
 	return err
 }
@@ -247,6 +264,10 @@ func (n *Node) shut(ctx context.Context) error {
 	}
 	if n.actors != nil {
 		errs = append(errs, n.actors.Close())
+	}
+	if n.archive != nil {
+		n.expiry.stop()
+		errs = append(errs, n.archive.Close())
 	}
 	if n.temporary {
 		errs = append(errs, os.RemoveAll(n.cfg.DataDir))

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/pyrula/pyrula-node/flow"
+)
+
+// TestGuaranteesNameTests fails when docs/guarantees.md names a test that doesn't
+// exist.
+func TestGuaranteesNameTests(t *testing.T) {
+	declared := map[string]bool{}
+	function := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+	err := filepath.WalkDir(filepath.Join("..", ".."), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, hit := range function.FindAllSubmatch(text, -1) {
+			declared[string(hit[1])] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(readFile(t, "docs/guarantees.md"), -1)
+	if len(named) < 20 {
+		t.Errorf("the page names %d tests", len(named))
+	}
+	for _, name := range named {
+		if !declared[name[1]] {
+			t.Errorf("there is no %s", name[1])
+		}
+	}
+}
+
+// TestJournalFormatNamesEveryRecord fails when docs/journal-format.md lacks a kind of
+// record, or has one that isn't.
+func TestJournalFormatNamesEveryRecord(t *testing.T) {
+	page := readFile(t, "docs/journal-format.md")
+	_, table, _ := strings.Cut(page, "| kind | name | fields |")
+	table, _, _ = strings.Cut(table, "\n\n")
+	rows := 0
+	for k := flow.RecordKind(0); k < flow.RecVolatile; k++ {
+		if !k.Known() {
+			continue
+		}
+		rows++
+		if !strings.Contains(table, fmt.Sprintf("\n| %d | %s | ", k, k)) {
+			t.Errorf("no row %d %s", k, k)
+		}
+	}
+	if n := strings.Count(table, "\n| ") - 1; n != rows { // one is the line below the head
+		t.Errorf("%d rows for %d kinds", n, rows)
+	}
+	if !strings.Contains(strings.ReplaceAll(page, "\n", " "), "Flags, from bit 0: "+strings.Join(flagWords[:], ", ")+".") {
+		t.Errorf("the flags are %v", flagWords)
+	}
+}
