@@ -57,7 +57,7 @@ func (st *state) begin(number uint64, ep engine.Epoch, seq engine.Seq) *capture 
 	c.must(c.enc.EncodeInt(snapshotVersion))
 	st.counterRecords(func(rec *flow.Record) { c.record(partRecord, rec) })
 	c.walks = []walk{
-		c.walkDefinitions(st),
+		seats(&st.defs.slab, func(slot *definedSlot) { c.beforeDefined(st, slot) }),
 		c.walkLetters(st),
 		c.walkRequests(st),
 		seats(&st.keyed.slab, c.beforeKeyed),
@@ -150,6 +150,23 @@ func (c *capture) beforeKeyed(k *keyedRun) {
 	}})
 }
 
+// beforeDefined writes the declarations of a workflow down, unless the capture has them
+// already.
+func (c *capture) beforeDefined(st *state, slot *definedSlot) {
+	if c == nil || slot.saved == c.number {
+		return
+	}
+	slot.saved = c.number
+	w := flow.NewWriter()
+	for _, def := range st.defs.byWorkflow[slot.workflow] {
+		w.Reset()
+		w.Definition(def)
+		c.record(partRecord, &flow.Record{Kind: flow.RecDeclared, Fields: flow.Fields{
+			Workflow: def.Workflow, Version: def.Version, Payload: w.Bytes(),
+		}})
+	}
+}
+
 // Bounds of one slice of the walk: about a millisecond of work (R9).
 const (
 	sliceEntities = 512
@@ -170,8 +187,8 @@ func (c *capture) slice() (b []byte, more bool) {
 		c.finished = true
 		c.must(c.enc.EncodeInt(partEnd))
 	}
-	b = bytes.Clone(c.buf.Bytes())
-	c.buf.Reset()
+	b = c.buf.Bytes()
+	c.buf = bytes.Buffer{} // the array goes with b: a copy of it would be a pause
 	return b, more
 }
 
@@ -206,22 +223,6 @@ func (c *capture) walkLetters(st *state) walk {
 		}
 		return false
 	}
-}
-
-// walkDefinitions walks the declarations; a list of them is never changed in place.
-func (c *capture) walkDefinitions(st *state) walk {
-	var all []*flow.Definition
-	for _, list := range st.defs.byWorkflow { //tidy:ordered a list rebuilds its own workflow only
-		all = append(all, list...)
-	}
-	w := flow.NewWriter()
-	return listed(all, func(_ int, def *flow.Definition) {
-		w.Reset()
-		w.Definition(def)
-		c.record(partRecord, &flow.Record{Kind: flow.RecDeclared, Fields: flow.Fields{
-			Workflow: def.Workflow, Version: def.Version, Payload: w.Bytes(),
-		}})
-	})
 }
 
 // walkRequests walks the request ids that are remembered, oldest first.

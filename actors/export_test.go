@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"runtime"
 	"slices"
+	"time"
 
 	"github.com/pyrula/pyrula-node/flow"
 	"github.com/pyrula/pyrula-node/persistence/engine"
@@ -239,4 +241,49 @@ func Remembered(ctx context.Context, n *Node) (keys, requests int, err error) {
 		keys, requests = keys+k[0], requests+k[1]
 	}
 	return keys, requests, err
+}
+
+// BoundaryBytes is what a shard allocates to mark the boundary of a snapshot, on average.
+// It may be called while nothing else runs.
+func BoundaryBytes(ctx context.Context, n *Node, id engine.ShardID) (bytes int64, err error) {
+	const times = 20
+	v, err := n.read(ctx, id, func(s *shard) (any, error) {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		for range times {
+			s.captures++
+			s.st.begin(s.captures, s.epoch, s.appended)
+		}
+		s.st.capture = nil
+		runtime.ReadMemStats(&after)
+		return int64(after.TotalAlloc-before.TotalAlloc) / times, nil
+	})
+	bytes, _ = v.(int64)
+	return bytes, err
+}
+
+// SnapshotPauses walks a whole snapshot of a shard and throws it away: how long its parts
+// kept the shard's goroutine.
+func SnapshotPauses(ctx context.Context, n *Node, id engine.ShardID) (begin time.Duration, slices []time.Duration, err error) {
+	var c *capture
+	_, err = n.read(ctx, id, func(s *shard) (any, error) {
+		t := time.Now()
+		s.captures++
+		c = s.st.begin(s.captures, s.epoch, s.appended)
+		begin = time.Since(t)
+		return nil, nil
+	})
+	for more := err == nil; more; {
+		_, err = n.read(ctx, id, func(s *shard) (any, error) {
+			t := time.Now()
+			_, more = c.slice()
+			slices = append(slices, time.Since(t))
+			if !more {
+				s.st.capture = nil
+			}
+			return nil, nil
+		})
+		more = more && err == nil
+	}
+	return begin, slices, err
 }

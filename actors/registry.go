@@ -21,6 +21,28 @@ const (
 // in, so a copy of the map may be read by anybody.
 type definitions struct {
 	byWorkflow map[string][]*flow.Definition
+	slots      map[string]*definedSlot
+	slab       slab[*definedSlot] // workflows are never forgotten
+}
+
+// definedSlot is a workflow as a snapshot walks it.
+type definedSlot struct {
+	workflow string
+	saved    uint64 // the capture that has its declarations
+}
+
+// slot is where a workflow sits; one that is new gets the mark of a newborn.
+func (d *definitions) slot(workflow string, newborn uint64) *definedSlot {
+	s := d.slots[workflow]
+	if s == nil {
+		if d.slots == nil {
+			d.slots = make(map[string]*definedSlot)
+		}
+		s = &definedSlot{workflow, newborn}
+		d.slots[workflow] = s
+		d.slab.add(s)
+	}
+	return s
 }
 
 // declare takes a RecDeclared: the definition becomes its workflow's newest.

@@ -218,6 +218,7 @@ func (st *state) applyShard(rec *flow.Record) {
 	case flow.RecDelivered:
 		st.mail.delivered(engine.ShardID(rec.Shard), rec.Number)
 	case flow.RecDeclared:
+		st.capture.beforeDefined(st, st.defs.slot(rec.Workflow, st.capture.newborn()))
 		st.defs.declare(rec)
 	case flow.RecKeyed:
 		st.keyed.add(&keyedRun{

@@ -13,10 +13,11 @@ import (
 // (R18): a worker may hold a run under a grant that nobody remembers, and while its
 // lease can last, nobody else may be admitted in its place. Zero value: no wait.
 type waitOut struct {
-	mu    sync.Mutex // guards what follows
-	begun bool
-	since flow.Span // the first moment at which the node served, monotonic; zero before it
-	done  func()    // called once when the wait is over; nil afterwards
+	mu     sync.Mutex // guards what follows
+	begun  bool
+	serves bool      // the node has begun to serve
+	since  flow.Span // when it did, monotonic
+	done   func()    // called once when the wait is over; nil afterwards
 }
 
 // WaitOut has claims wait from now until every lease that was granted before this
@@ -39,9 +40,9 @@ func (n *Node) oldLeases() flow.Span {
 		return 0
 	}
 	now := n.cfg.Clock.Mono()
-	since := w.since
-	if since == 0 {
-		since = now // it doesn't serve yet
+	since := now
+	if w.serves {
+		since = w.since
 	}
 	left := runactor.Expiry(flow.Instant(since), n.registry.longestLease()).Sub(flow.Instant(now))
 	w.begun = left > 0
@@ -53,7 +54,7 @@ func (n *Node) serveAfterOldLeases() {
 	w := &n.waitOut
 	w.mu.Lock()
 	begun := w.begun
-	w.since = max(n.cfg.Clock.Mono(), 1)
+	w.serves, w.since = true, n.cfg.Clock.Mono()
 	w.mu.Unlock()
 	if begun {
 		n.cfg.Logger.Warn("acknowledged changes may have been lost with the machine: claims wait until old leases are over",

@@ -44,6 +44,7 @@ type world struct {
 	mu       sync.Mutex // guards fatals
 	fatals   []error
 	closed   bool
+	hold     func() // the next nodes wait out old leases, and tell it when they have
 	onAppend func(engine.ShardID)
 	dead     bool            // a shard has ended itself, as the test wanted
 	life     context.Context //nolint:containedctx // of the calls to the present node; a crash ends it
@@ -100,6 +101,9 @@ func (w *world) open() {
 		w.Fatal(err)
 	}
 	w.Node = n
+	if w.hold != nil {
+		n.WaitOut(w.hold)
+	}
 	w.life, w.kill = context.WithCancel(w.Context())
 	if err := w.mem.Start(w.Context()); err != nil {
 		w.Fatal(err)

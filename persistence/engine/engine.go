@@ -61,7 +61,9 @@ type Entry struct {
 // Machine is the shard host as an engine sees it. For one shard the engine never
 // calls two of these methods at the same time.
 type Machine interface {
-	// Restore replaces the whole state by a snapshot that stands at at.
+	// Restore replaces the whole state by a snapshot that stands at at. After an error
+	// the machine keeps the state that it had: the engine may restore an older snapshot,
+	// or none and apply from the beginning.
 	Restore(r io.Reader, at Pos) error
 	// Apply takes a committed entry: at start, as a follower, and after Demote.
 	// An error is damage or a newer format: the engine fails stop with it.

@@ -12,6 +12,10 @@ import (
 // archiveDir holds the archive, below the data directory.
 const archiveDir = "archive"
 
+// archiveReserve is the room that the archive may need on the disk before new work is
+// refused: a batch of 4 MiB, and what its pages take.
+const archiveReserve = 8 << 20
+
 func (n *Node) openArchive() error {
 	var err error
 	n.archive, err = archive.Open(archive.Config{

@@ -165,7 +165,7 @@ func (n *Node) openEngine(metrics *transport.Metrics) error {
 		Dir: n.cfg.DataDir, Node: engine.NodeID(n.cfg.NodeID), Fsync: n.cfg.Fsync,
 		Partitions: flow.Partitions, OnClose: persistence.CloseWithSnapshots,
 		OnFatal: n.cfg.Fatal, Logger: n.cfg.Logger,
-		Progress: n.cfg.Progress, AfterFirst: n.waitOutLoss,
+		Reserve: archiveReserve, Progress: n.cfg.Progress, AfterFirst: n.waitOutLoss,
 		OnStall: func(age time.Duration) {
 			n.cfg.Logger.Error("a write to the journal does not end", "age", age)
 		},
