@@ -458,3 +458,34 @@ func TestSwappedFilesAreRefused(t *testing.T) {
 		t.Errorf("open = %v", err)
 	}
 }
+
+// TestR14TwiceAfterACrash fails when an item that a crash has left in two days, while
+// its end moved, is shown twice or as it was, or stays twice when it is put again.
+func TestR14TwiceAfterACrash(t *testing.T) {
+	a := mustOpen(t, quiet(t.TempDir()))
+	moved := itemOf(10, noon.Add(day))
+	moved.Body = []byte("moved")
+	mustPut(t, a, append(itemsOf(0, 20, noon), itemOf(100, noon.Add(day))))
+	if err := a.days[0].put([]*engine.Archived{&moved}); err != nil {
+		t.Fatal(err)
+	}
+	for _, q := range []engine.ArchiveQuery{{}, {Group: moved.Group}} {
+		n := 0
+		err := a.Scan(q, func(id engine.ArchiveID, body []byte) bool {
+			if id == moved.ID {
+				if n++; string(body) != "moved" {
+					t.Errorf("scan shows %q", body)
+				}
+			}
+			return true
+		})
+		if n != 1 || err != nil {
+			t.Errorf("%+v shows it %d times, %v", q, n, err)
+		}
+	}
+	wantGet(t, a, moved)
+	mustPut(t, a, []engine.Archived{moved})
+	if s := a.Stats(); s.Runs != 21 {
+		t.Errorf("stats = %+v", s)
+	}
+}

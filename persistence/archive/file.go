@@ -1,6 +1,7 @@
 package archive
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -225,6 +226,7 @@ type view struct {
 
 // view pins the present state.
 func (f *file) view() (*view, error) {
+	var unread error
 	for range pinTries {
 		v := &view{file: f}
 		err := f.guard("begin", func() (err error) {
@@ -234,23 +236,24 @@ func (f *file) view() (*view, error) {
 		if err != nil {
 			return nil, err
 		}
-		v.state = f.state.Load()
-		if v.state.tx != uint64(v.tx.ID()) {
+		pinned := uint64(v.tx.ID())
+		if v.state = f.state.Load(); v.state.tx != pinned {
 			v.state, err = readState(f.path, f.name, f.disk)
-			if err != nil || v.state.tx != uint64(v.tx.ID()) {
-				// A commit since Begin may also tear the meta page under the read.
-				v.release()
-				if err != nil && !errors.Is(err, errTorn) {
-					return nil, err
-				}
-				continue
-			}
-			f.state.Store(v.state)
 		}
-		v.pages = v.pagesOf(f.path, f.disk)
-		return v, nil
+		if v.state != nil && v.state.tx == pinned && err == nil {
+			f.state.Store(v.state)
+			v.pages = v.pagesOf(f.path, f.disk)
+			return v, nil
+		}
+		v.release()
+		// After a commit since Begin, the state that was read isn't the one that is
+		// pinned: it may have changed under the read, and looks damaged then.
+		if v.state != nil && v.state.tx == pinned {
+			return nil, err
+		}
+		unread = err
 	}
-	return nil, &DamageError{File: f.path, What: "its meta pages don't agree with what was mapped"}
+	return nil, cmp.Or(unread, error(&DamageError{File: f.path, What: "its meta pages aren't those that were mapped"}))
 }
 
 func (v *view) release() {

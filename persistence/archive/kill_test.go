@@ -8,9 +8,12 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -18,7 +21,11 @@ import (
 )
 
 // childVar makes the test binary put items for ever: its value is the directory.
-const childVar = "PYRULA_TEST_ARCHIVE"
+// limitVar bounds the size of the child's files, in bytes.
+const (
+	childVar = "PYRULA_TEST_ARCHIVE"
+	limitVar = "PYRULA_TEST_ARCHIVE_LIMIT"
+)
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(childVar); dir != "" {
@@ -34,6 +41,13 @@ func child(dir string) error {
 	a, err := Open(childConfig(dir))
 	if err != nil {
 		return err
+	}
+	// A hard limit on file sizes is a full disk that needs no privileges.
+	if limit, err := strconv.ParseUint(os.Getenv(limitVar), 10, 64); err == nil {
+		signal.Ignore(syscall.SIGXFSZ)
+		if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: limit, Max: limit}); err != nil {
+			return err
+		}
 	}
 	for n := int(a.Stats().Keys); ; n++ {
 		items, key := childBatch(n)
@@ -68,17 +82,18 @@ func childBatch(n int) ([]engine.Archived, engine.ArchivedKey) {
 func childItem(n, i int) engine.Archived {
 	it := itemOf(n*1000+i, noon.Add(time.Duration(n/8+i%3)*day))
 	if n%5 == 4 {
-		it.Body = []byte(strings.Repeat(fmt.Sprint(n, " "), 1+i*40))
+		it.Body = []byte(strings.Repeat(fmt.Sprint(n, " "), 1+i*120))
 	}
 	return it
 }
 
-// runChild lets a child put, kills it with SIGKILL after some lines, and returns the
-// number of the last batch that it has acknowledged, or -1.
-func runChild(t *testing.T, dir string, lines int) (acked int) {
+// runChild lets a child put and kills it with SIGKILL after some lines, unless its
+// own error ends it first. acked is the number of the last batch that it has
+// acknowledged, or -1; said is the error.
+func runChild(t *testing.T, dir string, lines int, limit string) (acked int, said string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^$")
-	cmd.Env = append(os.Environ(), childVar+"="+dir)
+	cmd.Env = append(os.Environ(), childVar+"="+dir, limitVar+"="+limit)
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()
@@ -89,8 +104,12 @@ func runChild(t *testing.T, dir string, lines int) (acked int) {
 	acked = -1
 	in := bufio.NewScanner(out)
 	for ; in.Scan(); lines-- {
+		if text, ok := strings.CutPrefix(in.Text(), "error "); ok {
+			said = text
+			continue
+		}
 		var n int
-		if _, err := fmt.Sscanf(in.Text(), "%d", &n); err != nil {
+		if _, err := fmt.Sscanf(in.Text(), "%d", &n); err != nil || said != "" {
 			t.Fatalf("the child says %q", in.Text())
 		}
 		acked = n
@@ -103,7 +122,24 @@ func runChild(t *testing.T, dir string, lines int) (acked int) {
 	if err := cmd.Wait(); err == nil {
 		t.Fatal("the child ended by itself")
 	}
-	return acked
+	return acked, said
+}
+
+// wantBatches checks that a child has left all batches up to one, in sound files.
+func wantBatches(t *testing.T, dir string, upto int) {
+	t.Helper()
+	wantSound(t, dir)
+	a := mustOpen(t, childConfig(dir))
+	for n := range upto + 1 {
+		items, key := childBatch(n)
+		for _, it := range items {
+			wantGet(t, a, it)
+		}
+		if v, err := a.Key(key.Text); err != nil || !slices.Equal(v, key.Value) {
+			t.Fatalf("key %s = %q, %v", key.Text, v, err)
+		}
+	}
+	mustClose(t, a)
 }
 
 // TestR14AcknowledgedSurvivesKill kills a process with SIGKILL while it puts, again
@@ -114,19 +150,27 @@ func TestR14AcknowledgedSurvivesKill(t *testing.T) {
 	rng := rand.New(rand.NewPCG(14, 9))
 	last := -1
 	for range killRounds {
-		last = max(last, runChild(t, dir, 1+rng.IntN(8)))
-		wantSound(t, dir)
-		a := mustOpen(t, childConfig(dir))
-		for n := range last + 1 {
-			items, key := childBatch(n)
-			for _, it := range items {
-				wantGet(t, a, it)
-			}
-			if v, err := a.Key(key.Text); err != nil || !slices.Equal(v, key.Value) {
-				t.Fatalf("key %s = %q, %v", key.Text, v, err)
-			}
+		acked, said := runChild(t, dir, 1+rng.IntN(8), "")
+		if said != "" {
+			t.Fatal(said)
 		}
-		mustClose(t, a)
+		last = max(last, acked)
+		wantBatches(t, dir, last)
 	}
 	t.Logf("%d kills, %d batches", killRounds, last+1)
+}
+
+// TestR14FullDiskIsAnError gives a process a file size that it can't exceed. It fails
+// when Put goes on, or when something acknowledged is missing afterwards.
+func TestR14FullDiskIsAnError(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "archive")
+	mustClose(t, mustOpen(t, childConfig(dir)))
+	acked, said := runChild(t, dir, 1<<30, "1200000")
+	if !strings.Contains(said, syscall.EFBIG.Error()) || !strings.Contains(said, "2026-12-") {
+		t.Errorf("the child says %q", said)
+	}
+	if acked < 3 {
+		t.Errorf("only %d batches were put", acked+1)
+	}
+	wantBatches(t, dir, acked)
 }

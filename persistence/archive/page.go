@@ -111,28 +111,32 @@ type meta struct {
 	tx       uint64
 }
 
-func parseMeta(data []byte) (m meta, wrong string) {
+// parseMeta checks a page that claims to be meta page id.
+func parseMeta(id int, data []byte) (m meta, wrong string) {
 	if len(data) < pageHead+metaBytes+8 {
-		return meta{}, "ends in a meta page"
+		return meta{}, "it ends in a meta page"
 	}
 	b := data[pageHead:]
 	if native.Uint32(b) != boltMagic {
-		return meta{}, "isn't a bbolt file"
+		return meta{}, "it isn't a bbolt file"
+	}
+	if native.Uint64(data) != uint64(id) || native.Uint16(data[8:]) != metaPage {
+		return meta{}, fmt.Sprintf("page %d says it is %d", id, native.Uint64(data))
 	}
 	if v := native.Uint32(b[4:]); v != boltVersion {
-		return meta{}, fmt.Sprintf("has bbolt version %d, want %d", v, boltVersion)
+		return meta{}, fmt.Sprintf("it has bbolt version %d, want %d", v, boltVersion)
 	}
 	h := fnv.New64a()
 	h.Write(b[:metaBytes])
 	if h.Sum64() != native.Uint64(b[metaBytes:]) {
-		return meta{}, "has a meta page with a wrong checksum"
+		return meta{}, "it has a meta page with a wrong checksum"
 	}
 	m = meta{
 		pageSize: int(native.Uint32(b[8:])), root: native.Uint64(b[16:]), free: native.Uint64(b[32:]),
 		pages: native.Uint64(b[40:]), tx: native.Uint64(b[48:]),
 	}
 	if m.pageSize < 1<<10 || m.pageSize > pageSizeMax || m.pageSize&(m.pageSize-1) != 0 {
-		return meta{}, fmt.Sprintf("has pages of %d bytes", m.pageSize)
+		return meta{}, fmt.Sprintf("it has pages of %d bytes", m.pageSize)
 	}
 	return m, ""
 }

@@ -23,10 +23,11 @@ const (
 	// txItems and txBytes end a transaction, so that nobody waits long for the disk.
 	txItems = 5000
 	txBytes = 4 << 20
-	// fill is how full pages get when they are split. Ids grow with time, so most
-	// items go to the end, and what is left free in a page stays free: with 600 bytes
-	// to an item, 0.95 takes a fifth more space.
-	fill = 1.0
+	// fill is how full pages get when they are split. Ids grow with time, so most items
+	// go to the end, and room left behind them stays empty; but those that took long go
+	// in between, and split full pages. Measured at 600 bytes, in bytes an item, in order
+	// and out of it: 1.0: 740 and 1,398; 0.9: 881 and 1,290; 0.5: 1,481 and 1,238.
+	fill = 0.9
 )
 
 // Put keeps items and keys; they are on disk when it returns. Of two entries with
@@ -374,7 +375,6 @@ func (f *file) putKeys(all []*engine.ArchivedKey) error {
 	}
 	return f.update(func(tx *bbolt.Tx) error {
 		keys := tx.Bucket(keysBucket)
-		keys.FillPercent = fill
 		for _, k := range all {
 			if err := keys.Put([]byte(k.Text), appendKey(nil, k)); err != nil {
 				return err

@@ -89,7 +89,8 @@ type stream struct {
 	day    int     // place of its day: zero is the newest
 	keys   *cursor // over the runs, or over the lists
 	runs   *cursor // over the runs, when keys isn't
-	prefix []byte  // of the list; empty: the whole day
+	list   list
+	prefix []byte // of the list; empty: the whole day
 	id     engine.ArchiveID
 	value  []byte // that of the run, when keys is over the runs
 }
@@ -119,8 +120,8 @@ func (s *stream) body() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !ok {
-		return nil, s.view.pages.damaged("%x stands in a list and isn't there", s.id)
+	if !ok || it.kind != s.list.kind || string(it.group) != s.list.group {
+		return nil, s.view.pages.damaged("%x stands in a list that it doesn't belong into", s.id)
 	}
 	return bytes.Clone(it.body), nil
 }
@@ -166,7 +167,7 @@ func (m *merge) open(q engine.ArchiveQuery, v *view, day int) error {
 	}
 	runs := v.cursor(v.data)
 	for _, l := range lists {
-		s := &stream{view: v, day: day, keys: v.cursor(v.lists), runs: runs, prefix: l.prefix()}
+		s := &stream{view: v, day: day, keys: v.cursor(v.lists), runs: runs, list: l, prefix: l.prefix()}
 		up := l.key(before)
 		if before == nil {
 			up = l.end()

@@ -8,10 +8,6 @@ import (
 	"os"
 )
 
-// errTorn says that a meta page wasn't whole. Under a reader this is what a commit
-// at the same moment looks like.
-var errTorn = errors.New("meta page isn't whole")
-
 // state is where everything stands after one transaction.
 type state struct {
 	meta
@@ -26,7 +22,8 @@ func (s *state) pagesOf(path string, r io.ReaderAt) pages {
 }
 
 // readState reads the newest state of a file and checks what an opener relies on:
-// both meta pages, the length, the free list, the buckets, the format.
+// both meta pages, the length, the free list, the buckets, the format. When only the
+// meta pages are sound, there are both a state and an error.
 func readState(path, name string, disk *os.File) (*state, error) {
 	m, err := readMetas(path, disk)
 	if err != nil {
@@ -36,13 +33,13 @@ func readState(path, name string, disk *os.File) (*state, error) {
 	p := s.pagesOf(path, disk)
 	info, err := disk.Stat()
 	if err != nil {
-		return nil, fmt.Errorf("read archive file: %w", err)
+		return s, fmt.Errorf("read archive file: %w", err)
 	}
 	if have, want := info.Size(), int64(s.pages)*int64(s.pageSize); have < want {
-		return nil, p.damaged("it has %d bytes of %d", have, want)
+		return s, p.damaged("it has %d bytes of %d", have, want)
 	}
 	if _, err := freeList(&p, m.free); err != nil {
-		return nil, err
+		return s, err
 	}
 	return s, s.readBuckets(&p, name)
 }
@@ -59,9 +56,9 @@ func readMetas(path string, disk io.ReaderAt) (meta, error) {
 		if err != nil && !errors.Is(err, io.EOF) {
 			return meta{}, fmt.Errorf("read meta page of %s: %w", path, err)
 		}
-		m, wrong := parseMeta(buf[:n])
+		m, wrong := parseMeta(i, buf[:n])
 		if wrong != "" {
-			return meta{}, errors.Join(&DamageError{File: path, What: wrong}, errTorn)
+			return meta{}, &DamageError{File: path, What: wrong}
 		}
 		metas[i], size = m, m.pageSize
 	}
@@ -70,7 +67,7 @@ func readMetas(path string, disk io.ReaderAt) (meta, error) {
 		m, other = other, m
 	}
 	if m.pageSize != other.pageSize || m.tx-other.tx != 1 || m.pages < 4 || m.pages > 1<<40 {
-		return meta{}, errors.Join(&DamageError{File: path, What: "its meta pages contradict each other"}, errTorn)
+		return meta{}, &DamageError{File: path, What: "its meta pages contradict each other"}
 	}
 	return m, nil
 }

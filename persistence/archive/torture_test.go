@@ -6,6 +6,6 @@ package archive
 const (
 	modelRuns  = 300
 	damageRuns = 1 << 30 // every place
-	putEvery   = 1
+	putEvery   = 10
 	killRounds = 300
 )
