@@ -42,7 +42,7 @@ made is in the snapshots.
   kind                       what happened; the other fields depend on it
 
 With --workflow come the records that name the workflow, and all records of runs whose
-submit is in the journal: later ones don't name it.
+submit is in the journal: later ones don't name it, so their ids are kept in memory.
 
 A record of a kind that this build doesn't know is printed as kind(N) with its bytes in
 hex under "raw" and the reason under "fault". Then, and when a damaged frame ends the

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -269,11 +270,15 @@ func FuzzJournalDumpEntry(f *testing.F) {
 	})
 }
 
-// TestJournalDumpDeepBody fails when a body of the largest size can end the process by
-// its depth.
+// TestJournalDumpDeepBody fails when a body can end the process by its depth.
 func TestJournalDumpDeepBody(t *testing.T) {
-	deep := append([]byte{1}, bytes.Repeat([]byte{0x91}, 2<<20-1)...)
-	if pieces, rest := split(deep); len(pieces) != 0 || len(rest) != len(deep)-1 {
+	const levels = 128 << 10 // a body of the largest size can have sixteen times as many
+	defer debug.SetMaxStack(debug.SetMaxStack(8 << 20))
+	deep := append([]byte{1}, bytes.Repeat([]byte{0x91}, levels)...)
+	if pieces, rest := split(append(deep, 0)); len(pieces) != 1 || len(rest) != 0 {
+		t.Errorf("%d pieces, %d bytes left", len(pieces), len(rest))
+	}
+	if pieces, rest := split(deep); len(pieces) != 0 || len(rest) != levels {
 		t.Errorf("%d pieces, %d bytes left", len(pieces), len(rest))
 	}
 }

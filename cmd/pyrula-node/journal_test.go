@@ -262,8 +262,11 @@ func TestJournalToolsRefuse(t *testing.T) {
 }
 
 // newerManifest makes a whole manifest of a format to come.
-func newerManifest(data []byte) []byte {
-	inner := strings.Replace(gjson.GetBytes(data, "manifest|@ugly").Raw, `"format":1`, `"format":2`, 1)
+func newerManifest(data []byte) []byte { return otherManifest(data, `"format":1`, `"format":2`) }
+
+// otherManifest replaces something in a manifest, which stays whole.
+func otherManifest(data []byte, was, is string) []byte {
+	inner := strings.Replace(gjson.GetBytes(data, "manifest|@ugly").Raw, was, is, 1)
 	return fmt.Appendf(nil, `{"crc32c":"%08x","manifest":%s}`, crc32.Checksum([]byte(inner), crc32.MakeTable(crc32.Castagnoli)), inner)
 }
 

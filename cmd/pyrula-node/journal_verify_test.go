@@ -182,6 +182,15 @@ func TestJournalStatCounts(t *testing.T) {
 		t.Errorf("from %s to %s", st.Get("oldest"), st.Get("newest"))
 	}
 	_, table, _ := tool(t, "journal", "stat", "--data", dir)
+	if st.Get("may_have_lost").Bool() || strings.Contains(table, "\nloss ") {
+		t.Errorf("a loss is told of where none can be:\n%s", table)
+	}
+	rewrite(t, filepath.Join(dir, "manifest.json"), func(data []byte) []byte {
+		return otherManifest(data, `"format":1`, `"format":1,"lost":true`)
+	})
+	if _, lost, _ := tool(t, "journal", "stat", "--data", dir); !strings.Contains(lost, "\nloss          a power cut may have taken") {
+		t.Errorf("a loss isn't told of:\n%s", lost)
+	}
 	for _, want := range []string{"node          n1 of cluster local\n", "\npromoted      16\n", "\nLIFE  FRAME  BEGAN "} {
 		if !strings.Contains(table, want) {
 			t.Errorf("no %q in\n%s", want, table)
