@@ -41,6 +41,22 @@ func (m *manifest) mayHaveLost(bootID string, fd found) bool {
 	return m.Lost || unsynced && !kept
 }
 
+// noteLoss writes a possible loss down before the repair removes its traces: a start
+// that is killed in between must not make the next one think that all is well.
+func (l *Local) noteLoss(fd found) error {
+	next := *l.man.Load()
+	if next.Lost || !next.mayHaveLost(l.cfg.BootID(), fd) {
+		return nil
+	}
+	next.Lost = true
+	err := l.replaceManifest(&next)
+	if isFull(err) {
+		l.man.Store(&next) // the repair may make room for the next manifest
+		return nil
+	}
+	return err
+}
+
 // SettleLoss says that a loss which [Recovery].MayHaveLost told of has no
 // consequences any more: whatever was granted by a lost entry has run out. Until it
 // was called, every start tells of the loss again, so that a node that is killed while

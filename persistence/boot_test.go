@@ -3,6 +3,7 @@ package persistence
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"path/filepath"
 	"testing"
 
@@ -146,6 +147,33 @@ func TestR18LossIsToldUntilItIsSettled(t *testing.T) {
 		}
 		if err := l.SettleLoss(t.Context()); !errors.Is(err, engine.ErrStopped) {
 			t.Errorf("settled behind the close: %v", err)
+		}
+	}
+}
+
+// TestR18LossSurvivesADeathDuringRecovery cuts the power in front of every operation of
+// a start behind a loss. It fails when the next start doesn't tell of it: the torn tail
+// that shows it is cut by then.
+func TestR18LossSurvivesADeathDuringRecovery(t *testing.T) {
+	disk := vfs.NewMem()
+	cfg := onDisk(disk, 1)
+	cfg.Fsync, cfg.BootID = FsyncEvery(FsyncEveryMax), bootedAs("a")
+	disk = endLife(t, cfg, disk, torn)
+	rng := rand.New(rand.NewPCG(18, 1))
+	var cuts []*vfs.Mem
+	next := onDisk(vfs.NewFault(disk, func(vfs.Op) error {
+		cuts = append(cuts, disk.CrashClone(rng), keptCache(t, disk))
+		return nil
+	}), 1)
+	next.BootID = bootedAs("a")
+	startAll(t, openLocal(t, next))
+	for i, left := range cuts {
+		again := onDisk(left, 1)
+		again.BootID = bootedAs("a")
+		l := openLocal(t, again)
+		startAll(t, l)
+		if !l.Recovery().MayHaveLost {
+			t.Errorf("before operation %d: the loss is forgotten", i/2)
 		}
 	}
 }

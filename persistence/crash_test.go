@@ -130,18 +130,20 @@ func (p *crashPlan) run() {
 // acknowledged line is missing, or two starts in a row differ.
 func TestR9PowerCutAnywhereKeepsTheAcknowledged(t *testing.T) {
 	for number := range uint64(crashRuns) {
-		p := &crashPlan{t: t, disk: vfs.NewMem(), number: number, every: crashEvery}
-		p.run()
-		for _, c := range p.cuts {
-			what := fmt.Sprintf("run %d: %s", number, c.what)
-			first := recoverCut(t, what, c)
-			second := recoverCut(t, what+", again", cut{disk: first.disk, known: first.known, what: c.what})
-			for i := range first.known {
-				if len(first.known[i].lines) != len(second.known[i].lines) {
-					t.Fatalf("%s: shard %d has %d lines, then %d", what, i, len(first.known[i].lines), len(second.known[i].lines))
+		// A test of its own for each run: what it opened goes with it.
+		t.Run(fmt.Sprint("run ", number), func(t *testing.T) {
+			p := &crashPlan{t: t, disk: vfs.NewMem(), number: number, every: crashEvery}
+			p.run()
+			for _, c := range p.cuts {
+				first := recoverCut(t, c.what, c)
+				second := recoverCut(t, c.what+", again", cut{disk: first.disk, known: first.known, what: c.what})
+				for i := range first.known {
+					if len(first.known[i].lines) != len(second.known[i].lines) {
+						t.Fatalf("%s: shard %d has %d lines, then %d", c.what, i, len(first.known[i].lines), len(second.known[i].lines))
+					}
 				}
 			}
-		}
+		})
 	}
 }
 
@@ -149,14 +151,16 @@ func TestR9PowerCutAnywhereKeepsTheAcknowledged(t *testing.T) {
 // after a power cut, or what comes back isn't a prefix of what was appended.
 func TestPowerCutInALazyLifeKeepsAPrefix(t *testing.T) {
 	for number := range uint64(crashRuns) {
-		p := &crashPlan{t: t, disk: vfs.NewMem(), number: number, every: crashEvery, fsync: FsyncEvery(FsyncEveryMax)}
-		p.run()
-		for _, c := range p.cuts {
-			for i := range c.known {
-				c.known[i].acked = 0 // acknowledged before it was on disk
+		t.Run(fmt.Sprint("run ", number), func(t *testing.T) {
+			p := &crashPlan{t: t, disk: vfs.NewMem(), number: number, every: crashEvery, fsync: FsyncEvery(FsyncEveryMax)}
+			p.run()
+			for _, c := range p.cuts {
+				for i := range c.known {
+					c.known[i].acked = 0 // acknowledged before it was on disk
+				}
+				recoverCut(t, c.what, c)
 			}
-			recoverCut(t, fmt.Sprintf("run %d: %s", number, c.what), c)
-		}
+		})
 	}
 }
 

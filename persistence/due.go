@@ -143,11 +143,11 @@ func (l *Local) advanceAll(ctx context.Context) error {
 func (l *Local) advance(ctx context.Context, shards ...*shard) error {
 	// Read before the shards are asked: an entry in a frame up to here was appended
 	// before, so a shard that is at rest afterwards has it in its snapshots.
-	index := l.journal.durable.Load()
+	at := l.journal.tail()
 	man := l.man.Load()
 	rest := make(map[engine.ShardID]bool)
 	for _, s := range shards {
-		if l.atRest(s) && man.of(s.id)[snapshotsKept-1].through() < index {
+		if l.atRest(s) && man.of(s.id)[snapshotsKept-1].through() < at.Frame {
 			rest[s.id] = true
 		}
 	}
@@ -158,8 +158,8 @@ func (l *Local) advance(ctx context.Context, shards ...*shard) error {
 	if err := l.journal.flush(ctx); err != nil {
 		return fmt.Errorf("advance snapshots: %w", err)
 	}
-	next := man.advanced(rest, index)
-	next.Durable = max(next.Durable, index)
+	next := man.advanced(rest, at.Frame)
+	next.reach(at)
 	if err := l.replaceOrStop(&next); err != nil {
 		return fmt.Errorf("advance snapshots: %w", err)
 	}

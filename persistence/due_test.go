@@ -320,7 +320,8 @@ func TestR9FailedAdvanceLeavesTheJournal(t *testing.T) {
 			write(t, l, ledgers[0], 0, fmt.Sprintf("new %01500d", n))
 			barrier(t, l, ledgers[0], 0)
 		}
-		for range 2 {
+		for range snapshotsKept {
+			write(t, l, ledgers[0], 0, "new")
 			if err := l.shards[0].Snapshot(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -336,13 +337,17 @@ func TestR9FailedAdvanceLeavesTheJournal(t *testing.T) {
 		}
 		for _, left := range []*vfs.Mem{disk.CrashClone(nil), keptCache(t, disk)} {
 			after := startAll(t, openLocal(t, onDisk(left, 2)))
-			for s, want := range []int{32, 3} {
+			for s, want := range []int{34, 3} {
 				if lines, _ := after[s].Lines(); len(lines) != want {
 					t.Errorf("operation %d: shard %d has %d lines, want %d", i, s, len(lines), want)
 				}
 			}
 		}
 		if !hit {
+			list, err := listJournal(disk, filepath.Join("/data", journalDir))
+			if low := l.man.Load().MinIndex; err != nil || len(list.segments) > 1 && list.segments[1].first <= low {
+				t.Errorf("frame %d is the lowest that is needed, segments %v are there, %v", low, list.segments, err)
+			}
 			break
 		}
 	}

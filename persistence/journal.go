@@ -70,6 +70,7 @@ type journal struct {
 	busy     bool          // a commit is under way
 	passed   chan struct{} // closed at the end of the commit under way; nil: nobody waits
 	segments []segment     // on disk, ascending; sizes aren't kept up
+	end      mark          // behind the last frame that was committed
 
 	// started is set by begin, when all of it has worked.
 	started bool
@@ -303,8 +304,19 @@ func (j *journal) writeBatch() error {
 	}
 	j.next += uint64(len(j.batch))
 	j.written.Add(int64(len(data)))
+	j.mu.Lock()
+	j.end = mark{Frame: index, Next: j.next}
+	j.mu.Unlock()
 	j.durable.Store(index)
 	return nil
+}
+
+// tail is the place behind the last frame that was committed. It is on disk when a
+// flush that was called afterwards has ended.
+func (j *journal) tail() mark {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.end
 }
 
 // syncNewSegment syncs the directory if there is a segment that begins with frame

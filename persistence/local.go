@@ -374,7 +374,8 @@ func (l *Local) closeJournal(ctx context.Context) error {
 // called.
 func (l *Local) noteEnd(acked string) error {
 	next := *l.man.Load()
-	next.Durable, next.Acked = l.journal.durable.Load(), acked
+	next.reach(l.journal.tail())
+	next.Acked = acked
 	return l.replaceManifest(&next)
 }
 

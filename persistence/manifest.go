@@ -61,6 +61,10 @@ type manifest struct {
 	// Durable is a frame that was on disk when this manifest was written: a journal
 	// that ends before it has lost something.
 	Durable uint64 `json:"durable_index"`
+	// Mark says which item stands behind a frame that is on disk, at or behind the lowest
+	// that a recovery needs. Items are numbered from a random number on, so the journal of
+	// another node has other numbers. Absent in manifests of earlier builds.
+	Mark *mark `json:"mark,omitempty"`
 	// BootID is the machine's boot id when the last life began; empty where there is
 	// none, and in manifests of earlier builds.
 	BootID string `json:"boot_id,omitempty"`
@@ -72,6 +76,26 @@ type manifest struct {
 	Lost bool `json:"lost,omitempty"`
 	// Snapshots of each shard, at most snapshotsKept, the newest first.
 	Snapshots []snapshotRef `json:"snapshots"`
+}
+
+// mark is a place in the journal.
+type mark struct {
+	Frame uint64 `json:"frame"`
+	Next  uint64 `json:"next_item"` // journal number of the item behind the frame
+}
+
+// agrees says whether a frame can stand in a journal with that mark. A nil mark agrees
+// with every frame.
+func (m *mark) agrees(f frame) bool {
+	switch {
+	case m == nil:
+		return true
+	case f.index == m.Frame:
+		return f.next() == m.Next
+	case f.index == m.Frame+1: // the marked frame itself may be deleted
+		return f.first == m.Next
+	}
+	return true
 }
 
 // snapshotRef names a published snapshot.
@@ -89,6 +113,9 @@ type snapshotRef struct {
 	Index   uint64 `json:"index"`
 	Through uint64 `json:"through,omitempty"`
 	Bytes   int64  `json:"bytes"`
+	// Sum is the CRC32C of the whole file, eight hex digits: a whole snapshot of another
+	// node isn't taken for this one. Absent in manifests of earlier builds.
+	Sum string `json:"crc32c,omitempty"`
 }
 
 // through is the frame up to which the snapshot is good.
@@ -126,6 +153,12 @@ func (m *manifest) with(ref snapshotRef) manifest {
 	slices.SortStableFunc(next.Snapshots, func(a, b snapshotRef) int { return cmp.Compare(a.Shard, b.Shard) })
 	next.MinIndex = max(m.MinIndex, next.needed())
 	return next
+}
+
+// reach notes a place that is on disk.
+func (m *manifest) reach(at mark) {
+	m.Durable = max(m.Durable, at.Frame)
+	m.Mark = &at
 }
 
 // without is the manifest without some of its snapshots. They can't be used, and would
@@ -176,7 +209,7 @@ func (m *manifest) holds(name string) bool {
 
 // bounds is what the manifest says about the journal.
 func (m *manifest) bounds() scanBounds {
-	return scanBounds{need: m.MinIndex, durable: m.Durable, epoch: m.Boot}
+	return scanBounds{need: m.MinIndex, durable: m.Durable, epoch: m.Boot, mark: m.Mark}
 }
 
 // snapshotBytes is the size of all newest snapshots, and of the largest one.

@@ -42,6 +42,16 @@ func TestManifestRoundTripAndDamage(t *testing.T) {
 			t.Errorf("bit %d: read as %+v", bit, got)
 		}
 	})
+	// What later builds have added is read as well, and its absence above.
+	m.BootID, m.Acked, m.Lost, m.Mark = "b7", ackedWritten, true, &mark{Frame: 3, Next: 4}
+	m.Snapshots[0].Through, m.Snapshots[0].Sum = 800, "0badf00d"
+	if data, err = m.encode(); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "manifest_v1_full.txt", data)
+	if got, err := decodeManifest(data); err != nil || !reflect.DeepEqual(*got, m) {
+		t.Fatalf("%+v, was %+v: %v", got, m, err)
+	}
 	m.Format = 2
 	if data, err = m.encode(); err != nil {
 		t.Fatal(err)

@@ -122,6 +122,9 @@ func TestR9BitsOfADirectory(t *testing.T) {
 				step = min(step, 61) // a small file, in which every letter counts
 			}
 			for bit := 0; bit < len(data)*8; bit += step {
+				if path == last && bit >= end[max(len(end)-2, 0)]*8 {
+					step = frameStep // the last frame, and the one before it
+				}
 				what := fmt.Sprintf("%s: bit %d of %s", name, bit, path)
 				img := w.img.with(path, bent(data, bit))
 				switch {
@@ -195,9 +198,7 @@ func TestR9TailsOfADirectory(t *testing.T) {
 // lines, or refuses without a reason, or changes the files that it refuses.
 func TestR9MisplacedFiles(t *testing.T) {
 	for name, w := range shapes(t) {
-		// Frames don't say whose they are: it is their numbers that tell the other
-		// node's from ours, here the epoch of its second life.
-		other := liveOf(t, 33, name == "with snapshots", 2).img
+		other := liveOf(t, lifePlan{lines: 33, snapshots: name == "with snapshots", before: 1, filler: "z"}).img
 		for _, c := range misplaced(w.img, other) {
 			what := fmt.Sprintf("%s: %s", name, c.what)
 			var v verdict
@@ -284,7 +285,7 @@ func TestR9RefusedStartDeletesNothing(t *testing.T) {
 	w := live(t, 36, true)
 	path := filepath.Join(imageDir, manifestName)
 	for what, manifest := range map[string][]byte{
-		"of another node": liveOf(t, 33, true, 2).img[path],
+		"of another node": liveOf(t, lifePlan{lines: 33, snapshots: true, before: 1, filler: "z"}).img[path],
 		"an older one":    live(t, 20, true).img[path],
 	} {
 		bad := w.img.with(path, manifest)
@@ -295,5 +296,38 @@ func TestR9RefusedStartDeletesNothing(t *testing.T) {
 		}
 		w.untouched(t, what, bad, v)
 		w.judge(t, what+", and then the right one", v.after.with(path, w.img[path]), allBack)
+	}
+}
+
+// TestR9FilesOfATwinAreNotRead puts segments and snapshots of another node into a
+// directory that have the same names, numbers and sizes, as two young nodes under the
+// same load have them. It fails when a line of the other node is read, also behind the
+// end of the journal.
+func TestR9FilesOfATwinAreNotRead(t *testing.T) {
+	for name, w := range shapes(t) {
+		snapshots := name == "with snapshots"
+		lines := len(w.known[0].lines) + len(w.known[1].lines)
+		twin := liveOf(t, lifePlan{lines: lines, snapshots: snapshots, filler: "y"}).img
+		for _, path := range append(w.img.segments(), w.img.under(snapshotDir)...) {
+			if len(twin[path]) != len(w.img[path]) {
+				t.Fatalf("%s: the twin's %s has %d bytes, ours %d", name, path, len(twin[path]), len(w.img[path]))
+			}
+			w.judge(t, fmt.Sprintf("%s: the twin's %s", name, path), w.img.with(path, twin[path]), orRefused)
+		}
+		longer := liveOf(t, lifePlan{lines: lines + 20, snapshots: snapshots, filler: "y"}).img
+		for _, path := range longer.segments() {
+			if _, ours := w.img[path]; !ours || len(w.img[path]) == 0 {
+				w.judge(t, fmt.Sprintf("%s: the twin's %s beside", name, path), w.img.with(path, longer[path]), orRefused)
+			}
+		}
+		whole := w.img
+		for _, path := range w.img.under(journalDir) {
+			whole = whole.with(path, twin[path])
+		}
+		w.judge(t, name+": the twin's journal", whole, orRefused)
+		last := w.img.segments()[len(w.img.segments())-1]
+		more := twin[last][len(twin[last])/2:]
+		w.judge(t, name+": half of the twin's last segment behind ours",
+			w.img.with(last, slices.Concat(w.img[last], more)), orRefused)
 	}
 }

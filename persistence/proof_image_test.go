@@ -121,14 +121,22 @@ type lived struct {
 // its own.
 func live(t *testing.T, lines int, snapshots bool) lived {
 	t.Helper()
-	return liveOf(t, lines, snapshots, 1)
+	return liveOf(t, lifePlan{lines: lines, snapshots: snapshots, filler: "x"})
 }
 
-// liveOf is live in the last of a number of lives; those before are empty.
-func liveOf(t *testing.T, lines int, snapshots bool, lives int) lived {
+// lifePlan says what a directory is made of.
+type lifePlan struct {
+	lines     int
+	snapshots bool
+	before    int    // lives before, without lines
+	filler    string // one letter, of the lines
+}
+
+// liveOf is live by a plan.
+func liveOf(t *testing.T, plan lifePlan) lived {
 	t.Helper()
 	disk := vfs.NewMem()
-	for range lives - 1 {
+	for range plan.before {
 		if v := startOn(t, disk); v.refused != nil {
 			t.Fatal(v.refused)
 		}
@@ -136,8 +144,8 @@ func liveOf(t *testing.T, lines int, snapshots bool, lives int) lived {
 	l := openLocal(t, onDisk(disk, imageShards))
 	ledgers := startAll(t, l)
 	out := lived{}
-	for i := range lines {
-		if snapshots && i > 0 && i%(lines/4+1) == 0 {
+	for i := range plan.lines {
+		if plan.snapshots && i > 0 && i%(plan.lines/4+1) == 0 {
 			for s := range imageShards {
 				if err := l.shards[s].Snapshot(t.Context()); err != nil {
 					t.Fatal(err)
@@ -145,7 +153,7 @@ func liveOf(t *testing.T, lines int, snapshots bool, lives int) lived {
 			}
 		}
 		shard := i % imageShards
-		write(t, l, ledgers[shard], shard, fmt.Sprintf("line %d %s", i, strings.Repeat("x", i*37%700)))
+		write(t, l, ledgers[shard], shard, fmt.Sprintf("line %d %s", i, strings.Repeat(plan.filler, i*37%700)))
 		barrier(t, l, ledgers[shard], shard)
 		out.lastOf = shard
 	}

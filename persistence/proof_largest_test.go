@@ -78,7 +78,7 @@ func TestR9LargestEntryCutOrBent(t *testing.T) {
 	w := largest(t)
 	path, from, to := largestFrame(t, w)
 	data := w.img[path]
-	places := []int{from, from + 5, to - 1}
+	places := []int{from, from + 5, from + (to-from)/2, to - 1}
 	for at := from + largestStep/2; at < to; at += largestStep {
 		places = append(places, at-at%512)
 	}
@@ -100,7 +100,7 @@ func TestR9LargestEntryCutOrBent(t *testing.T) {
 	write(t, l, ledgers[0], 0, "behind")
 	barrier(t, l, ledgers[0], 0)
 	w = lived{known: witnesses(ledgers), lastOf: 0, img: takeImage(t, disk.CrashClone(nil))}
-	for _, at := range places[2:4] {
+	for _, at := range places[1:3] {
 		w.judge(t, fmt.Sprintf("bit of byte %d with frames behind", at),
 			w.img.with(path, bent(w.img[path], at*8+at%8)), mustRefuse)
 	}
@@ -136,7 +136,7 @@ func TestR9LargestEntryAndPowerCuts(t *testing.T) {
 		}
 	}
 	began = false
-	if len(cuts) < 4 {
+	if len(cuts) < 2 {
 		t.Fatalf("%d cuts", len(cuts))
 	}
 	for _, c := range cuts {

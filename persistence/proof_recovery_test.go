@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/pyrula/pyrula-node/persistence/enginetest"
 	"github.com/pyrula/pyrula-node/persistence/vfs"
 )
@@ -56,6 +58,9 @@ func TestR9PowerCutDuringRecovery(t *testing.T) {
 	loss := rand.New(rand.NewPCG(17, 1))
 	wrecked := wrecks(t)
 	for _, name := range slices.Sorted(maps.Keys(wrecked)) {
+		if !allWrecks && !strings.HasSuffix(name, "torn") {
+			continue
+		}
 		for mode, fsync := range modes() {
 			what := name + ", fsync " + mode
 			cuts := cutsOfRecovery(t, what, wrecked[name], recoveryPlan{fsync: fsync, loss: loss, step: powerStep})
@@ -116,7 +121,11 @@ func cutsOfRecovery(t *testing.T, what string, w lived, plan recoveryPlan) []cut
 	})
 	cfg := onDisk(fs, imageShards)
 	cfg.Fsync = plan.fsync
-	l := openLocal(t, cfg)
+	cfg.OnFatal = func(err error) { t.Errorf("%s: journal stopped: %v", what, err) }
+	l, err := Open(cfg) // closed below: a clean-up at the end of the test would keep each disk until then
+	if err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
 	opened := openAll(t, l)
 	if err := l.Start(t.Context()); err != nil {
 		t.Fatalf("%s: %v", what, err)
@@ -132,9 +141,7 @@ func cutsOfRecovery(t *testing.T, what string, w lived, plan recoveryPlan) []cut
 		write(t, l, ledgers[i%imageShards], i%imageShards, fmt.Sprintf("behind the recovery %d", i))
 		barrier(t, l, ledgers[i%imageShards], i%imageShards)
 	}
-	if err := l.shards[0].Snapshot(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	beside(t, l, ledgers[0])
 	if err := l.Close(t.Context()); err != nil {
 		t.Fatalf("%s: close: %v", what, err)
 	}
@@ -142,36 +149,86 @@ func cutsOfRecovery(t *testing.T, what string, w lived, plan recoveryPlan) []cut
 	return cuts
 }
 
-// TestR9FailedRecoveryLosesNothing lets operation i of a recovery fail, for every i. It
-// fails when the next start doesn't give everything that was acknowledged, from the disk
-// as it is and as a power cut leaves it.
+// beside lets shard 0 go on while shard 1 comes to rest. At the end the snapshots of shard 1
+// are confirmed and let go of segments, with a frame that isn't on disk yet in a lazy life.
+func beside(t *testing.T, l *Local, ledger *enginetest.Ledger) {
+	t.Helper()
+	snapshot := func(shard int) {
+		if err := l.shards[shard].Snapshot(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 4 {
+		write(t, l, ledger, 0, fmt.Sprintf("alone %0*d", segmentBytesMin, i))
+		barrier(t, l, ledger, 0)
+		snapshot(0)
+		if i < 2 {
+			snapshot(1)
+		}
+	}
+	write(t, l, ledger, 0, "small")
+	barrier(t, l, ledger, 0)
+	snapshot(1)
+}
+
+// TestR9FailedRecoveryLosesNothing lets operation i of a recovery fail, for every i, like a
+// broken disk and like a full one. It fails when the next start doesn't give everything
+// that was acknowledged, from the disk as it is and as a power cut leaves it; or when a
+// start goes on although a name in its journal may not be on disk.
 func TestR9FailedRecoveryLosesNothing(t *testing.T) {
 	for name, w := range wrecks(t) {
-		for i := 0; ; i += powerStep {
-			disk := w.img.disk()
-			hit := false
-			fs := vfs.NewFault(disk, func(op vfs.Op) error {
-				if op.Index == i {
-					hit = true
-					return errDisk
+		for _, cause := range []error{errDisk, unix.ENOSPC} {
+			for i, kind := range operations(t, w) {
+				if kind == vfs.OpSyncDir || i%(powerStep/3+1) == 0 {
+					failedRecovery(t, fmt.Sprintf("%s: operation %d: %v", name, i, cause), w, failure{i, cause})
 				}
-				return nil
-			})
-			cfg := onDisk(fs, imageShards)
-			cfg.OnFatal = func(error) {}
-			// Its error, if it has one, is the failure that was asked for.
-			if v, err := startWith(t, cfg); v.refused == nil && err == nil {
-				v.holds(t, fmt.Sprintf("%s: operation %d failed", name, i), w.known)
-			}
-			what := fmt.Sprintf("%s: behind a failed operation %d", name, i)
-			crashed := disk.CrashClone(nil)
-			startOn(t, disk).holds(t, what, w.known)
-			startOn(t, crashed).holds(t, what+" and a power cut", w.known)
-			if !hit {
-				break
 			}
 		}
 	}
+}
+
+// operations lists what a start on a wreck does.
+func operations(t *testing.T, w lived) []vfs.Kind {
+	t.Helper()
+	var kinds []vfs.Kind
+	startOn(t, vfs.NewFault(w.img.disk(), func(op vfs.Op) error {
+		kinds = append(kinds, op.Kind)
+		return nil
+	}))
+	return kinds
+}
+
+// failure is an operation that fails.
+type failure struct {
+	index int
+	cause error
+}
+
+// failedRecovery starts on a wreck while one operation fails, and then without that.
+func failedRecovery(t *testing.T, what string, w lived, f failure) {
+	t.Helper()
+	disk := w.img.disk()
+	var failed vfs.Op
+	fs := vfs.NewFault(disk, func(op vfs.Op) error {
+		if op.Index == f.index {
+			failed = op
+			return f.cause
+		}
+		return nil
+	})
+	cfg := onDisk(fs, imageShards)
+	cfg.OnFatal = func(error) {}
+	// The close may say what failed.
+	v, err := startWith(t, cfg)
+	if v.refused == nil {
+		v.holds(t, what, w.known)
+	}
+	if failed.Kind == vfs.OpSyncDir && failed.Name == filepath.Join(imageDir, journalDir) && v.refused == nil && err == nil {
+		t.Errorf("%s: the start went on", what)
+	}
+	crashed := disk.CrashClone(nil)
+	startOn(t, disk).holds(t, what+", then a start", w.known)
+	startOn(t, crashed).holds(t, what+", then a power cut", w.known)
 }
 
 // TestR9RecoveryTwiceIsTheSame fails when a second recovery gives another state than the

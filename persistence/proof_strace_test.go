@@ -108,21 +108,14 @@ func writer(dir string, fsync Fsync) int {
 		return exitRefused
 	}
 	for i := range writerLines {
-		m := machines[i%imageShards]
-		lines, _ := m.Lines()
-		_, err := m.Append(int64(len(lines)), writerLine(m.shard, len(lines)))
-		if err == nil {
-			err = l.shards[m.shard].ReadBarrier(ctx, m.Epoch(), true)
+		alone := i >= writerLines-4 // beside a shard at rest
+		shard := i % imageShards
+		if alone {
+			shard = 0
 		}
-		if err != nil {
-			select {} // the journal has stopped: OnFatal ends the process
-		}
-		if i%4 == 3 {
-			for _, s := range l.shards {
-				if err := s.Snapshot(ctx); err != nil {
-					tell("no snapshot: %v", err) // a snapshot may fail; the journal says itself when it stops
-				}
-			}
+		appendLine(ctx, l.shards[shard], machines[shard])
+		if alone || i == 3 {
+			snapshotAll(ctx, l)
 		}
 	}
 	if err := l.Close(ctx); err != nil {
@@ -131,6 +124,28 @@ func writer(dir string, fsync Fsync) int {
 	}
 	tell("closed")
 	return 0
+}
+
+// appendLine appends the next line of a shard and waits until it is acknowledged.
+func appendLine(ctx context.Context, s *shard, m *telling) {
+	lines, _ := m.Lines()
+	_, err := m.Append(int64(len(lines)), writerLine(m.shard, len(lines)))
+	if err == nil {
+		err = s.ReadBarrier(ctx, m.Epoch(), true)
+	}
+	if err != nil {
+		select {} // the journal has stopped: OnFatal ends the process
+	}
+}
+
+// snapshotAll takes a snapshot of every shard. It may fail; a journal that stops says so
+// itself.
+func snapshotAll(ctx context.Context, l *Local) {
+	for _, s := range slices.Backward(l.shards) {
+		if err := s.Snapshot(ctx); err != nil {
+			tell("no snapshot: %v", err)
+		}
+	}
 }
 
 // telling is a ledger that tells what is acknowledged.

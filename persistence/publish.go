@@ -134,7 +134,12 @@ func (l *Local) publish(ctx context.Context, s *shard, ref *snapshotRef, state e
 		l.removeFiles(path, path+tempSuffix)
 		return err
 	}
-	dropped, err := l.adopt(*ref)
+	// A place at or behind the snapshot's frame, on disk also in a lazy life.
+	at := l.journal.tail()
+	if err := l.journal.flush(ctx); err != nil {
+		return err
+	}
+	dropped, err := l.adopt(*ref, at)
 	if err != nil {
 		return err
 	}
@@ -147,14 +152,14 @@ func (l *Local) publish(ctx context.Context, s *shard, ref *snapshotRef, state e
 // writeSnapshot does steps b and c.
 func (l *Local) writeSnapshot(ctx context.Context, s *shard, ref *snapshotRef, state engine.Snapshot) error {
 	fs, dir := l.cfg.FS, filepath.Join(l.cfg.Dir, snapshotDir)
-	temp, size, err := writeSnapshotFile(fs, dir, *ref, &capture{state: state, yield: func() error {
+	temp, done, err := writeSnapshotFile(fs, dir, *ref, &capture{state: state, yield: func() error {
 		l.journal.yield()
 		return errors.Join(ctx.Err(), l.journal.err())
 	}})
 	if err != nil {
 		return err
 	}
-	ref.Bytes = size
+	*ref = done
 	if err := l.durableTo(ctx, s, ref); err != nil {
 		return err
 	}
@@ -192,17 +197,16 @@ func (l *Local) durableTo(ctx context.Context, s *shard, ref *snapshotRef) error
 	return l.journal.flush(ctx)
 }
 
-// adopt names the snapshot in the manifest (step e) and returns those that fell
-// out of it.
+// adopt names the snapshot in the manifest (step e), with a place in the journal that
+// is on disk, and returns the snapshots that fell out of it.
 //
 // After an error that left the old manifest the new file is a stray one. After one
 // that has stopped the journal either manifest may be on disk, and nothing is deleted
 // that one of them names.
-func (l *Local) adopt(ref snapshotRef) (dropped []snapshotRef, err error) {
+func (l *Local) adopt(ref snapshotRef, at mark) (dropped []snapshotRef, err error) {
 	man := l.man.Load()
 	next := man.with(ref)
-	// Up to the snapshot's frame the journal is on disk in a lazy life too.
-	next.Durable = max(next.Durable, ref.Index)
+	next.reach(at)
 	if err := l.replaceOrStop(&next); err != nil {
 		if l.journal.err() == nil {
 			l.removeFiles(filepath.Join(l.cfg.Dir, snapshotDir, ref.fileName()))

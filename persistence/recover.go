@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"path/filepath"
 	"strings"
 	"time"
@@ -26,9 +27,9 @@ type Recovery struct {
 	FromSnapshot, Damaged int
 	// MayHaveLost says that acknowledged entries may be missing: an earlier life
 	// acknowledged before fsync (FsyncEvery) and wasn't closed, and the machine has been
-	// restarted since, or that can't be known, or the tail was torn. What those entries granted may still be
-	// used by others, so the host waits until it has run out and then calls
-	// Local.SettleLoss (rule R18).
+	// restarted since, or that can't be known, or the tail was torn. What those entries
+	// granted may still be used by others, so the host waits until it has run out and
+	// then calls Local.SettleLoss (rule R18).
 	MayHaveLost bool
 	// Boot is the number of this life: the epoch of every shard.
 	Boot uint64
@@ -36,10 +37,10 @@ type Recovery struct {
 
 // recover rebuilds the machines and begins a new life:
 //
-//	restore the newest whole snapshot of each shard, all shards at once
+//	restore the newest whole snapshot of each shard, many shards at once
 //	scan the journal: one goroutine checks every frame and deals the entries out,
 //	  one goroutine for each shard applies them, in order
-//	remove leftovers, repair the journal on disk
+//	note a possible loss; remove leftovers, repair the journal on disk
 //	raise the boot counter, durably
 //	open the append side; first frame of the life, durably
 //
@@ -48,13 +49,16 @@ type Recovery struct {
 func (l *Local) recover(ctx context.Context) ([]tip, error) {
 	begin := time.Now()
 	dir := filepath.Join(l.cfg.Dir, journalDir)
-	back, rp, fd, err := l.rebuild(ctx, dir)
+	rp, fd, err := l.rebuild(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
 	if len(fd.torn) > 0 {
 		l.cfg.Logger.Warn("journal has a torn tail: it is cut off, a copy is kept",
 			"bytes", len(fd.torn), "behind_frame", fd.last, "copy_in", filepath.Join(l.cfg.Dir, droppedDir))
+	}
+	if err := l.noteLoss(fd); err != nil {
+		return nil, err
 	}
 	// Leftovers first: they may be what has filled the disk.
 	if err := errors.Join(l.removeStraySnapshots(), removeUnfinished(l.cfg.FS, dir)); err != nil {
@@ -70,8 +74,8 @@ func (l *Local) recover(ctx context.Context) ([]tip, error) {
 	l.nextDue(-rp.sinceSnapshot)
 	rec := rp.recovery
 	rec.Frames, rec.Dropped = fd.frames, int64(len(fd.torn))
-	rec.Damaged = len(back.damaged)
-	if err := l.beginLife(dir, fd, back, &rec); err != nil {
+	rec.Damaged = len(rp.back.damaged)
+	if err := l.beginLife(dir, fd, rp.back, &rec); err != nil {
 		return nil, err
 	}
 	// Entries that no snapshot has make the first round due by age; a life that only
@@ -90,33 +94,32 @@ func (l *Local) recover(ctx context.Context) ([]tip, error) {
 // rebuild gives the machines their snapshots and the journal behind those. It changes
 // nothing on disk: with a manifest in the wrong place everything looks like a leftover,
 // and a start that is refused must leave a directory that can still be put right.
-func (l *Local) rebuild(ctx context.Context, dir string) (restored, *replay, found, error) {
+func (l *Local) rebuild(ctx context.Context, dir string) (*replay, found, error) {
 	if err := refuseTruncation(l.cfg.FS, dir); err != nil {
-		return restored{}, nil, found{}, err
+		return nil, found{}, err
 	}
 	watch := new(progress)
 	stop := watch.start(l.cfg.Progress)
 	defer stop()
 	back, err := l.restoreAll(ctx, watch)
 	if err != nil {
-		return restored{}, nil, found{}, err
+		return nil, found{}, err
 	}
-	rp := newReplay(l, back.refs)
-	rp.watch = watch
+	rp := newReplay(l, back, watch)
 	fd, err := rp.run(ctx, dir)
 	if err != nil {
-		return restored{}, nil, found{}, err
+		return nil, found{}, err
 	}
 	for _, ref := range back.refs {
 		if ref.through() > fd.last {
-			return restored{}, nil, found{}, &DamageError{
+			return nil, found{}, &DamageError{
 				File: dir, Offset: 0,
 				Expected: fmt.Sprintf("a journal up to frame %d, which a snapshot of shard %d has seen", ref.through(), ref.Shard),
 				Found:    fmt.Sprintf("its end behind frame %d", fd.last),
 			}
 		}
 	}
-	return back, rp, fd, nil
+	return rp, fd, nil
 }
 
 // beginLife raises the boot counter and writes the first frame of the life.
@@ -124,11 +127,13 @@ func (l *Local) beginLife(dir string, fd found, back restored, rec *Recovery) er
 	raised := l.man.Load().without(back.damaged)
 	raised.Boot++
 	raised.Durable = fd.last
+	raised.Mark = &mark{Frame: fd.last, Next: fd.next}
+	if fd.next == 0 {
+		fd.next, raised.Mark = firstItem(), nil
+	}
 	// What was found is on disk by now, so only the new life's own way counts from here
-	// on, but for a loss.
-	bootID := l.cfg.BootID()
-	raised.Lost = raised.mayHaveLost(bootID, fd)
-	raised.BootID, raised.Acked = bootID, ackedSynced
+	// on, but for a loss, which is noted already.
+	raised.BootID, raised.Acked = l.cfg.BootID(), ackedSynced
 	if l.cfg.Fsync.lazy() {
 		raised.Acked = ackedWritten
 	}
@@ -144,7 +149,7 @@ func (l *Local) beginLife(dir string, fd found, back restored, rec *Recovery) er
 	}
 	j := newJournal(journalConfig{
 		fs: l.cfg.FS, dir: dir, fsync: l.cfg.Fsync,
-		epoch: raised.Boot, last: fd.last, next: max(fd.next, 1),
+		epoch: raised.Boot, last: fd.last, next: fd.next,
 		queue:     l.cfg.Shards * l.cfg.Window,
 		committed: l.committed, fatal: l.cfg.OnFatal,
 		watch: l.watch, metrics: l.cfg.Metrics,
@@ -167,6 +172,12 @@ func (l *Local) beginLife(dir string, fd found, back restored, rec *Recovery) er
 	// From now on an empty journal directory is a loss, not a beginning.
 	return l.noteEnd(raised.Acked)
 }
+
+// firstItem draws the number of the first item of a journal. Numbers go on from frame
+// to frame under the checksum, so a segment of another node's journal shows, although
+// its frames may have the same indexes and epochs. It leaves room for as many items
+// below 2^53, which every reader of JSON can tell apart.
+func firstItem() uint64 { return 1 + rand.Uint64N(1<<52) }
 
 // removeStraySnapshots deletes what an interrupted snapshot has left: files that
 // the manifest doesn't name.

@@ -105,8 +105,11 @@ func renew(fs vfs.FS, name string, data []byte) error {
 	return nil
 }
 
-// isFull says whether an operation failed for want of space.
-func isFull(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
+// isFull says whether an operation failed for want of space and has left what was
+// there before.
+func isFull(err error) bool {
+	return !errors.Is(err, errUnsureName) && (errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT))
+}
 
 // cutFile cuts a file and makes the cut durable.
 func cutFile(fs vfs.FS, name string, size int64) error {

@@ -22,6 +22,7 @@ type replay struct {
 	local   *Local
 	shards  []*shardReplay
 	items   itemDecoder
+	back    restored
 	covered uint64 // every shard's snapshot reaches this frame
 	watch   *progress
 
@@ -41,12 +42,12 @@ type shardReplay struct {
 	in    chan []engine.Entry
 }
 
-func newReplay(l *Local, refs map[engine.ShardID]snapshotRef) *replay {
-	rp := &replay{local: l, watch: new(progress)}
+func newReplay(l *Local, back restored, watch *progress) *replay {
+	rp := &replay{local: l, back: back, watch: watch}
 	for i, sh := range l.shards {
 		sr := &shardReplay{shard: sh, in: make(chan []engine.Entry, replayAhead)}
 		index := uint64(0)
-		if ref, ok := refs[sh.id]; ok {
+		if ref, ok := back.refs[sh.id]; ok {
 			sr.ref = &ref
 			sr.end = tip{epoch: ref.Epoch, seq: ref.Seq, pos: ref.Pos, wall: ref.Wall}
 			index = ref.through()

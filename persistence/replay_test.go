@@ -44,7 +44,7 @@ func TestReplayRefusesGaps(t *testing.T) {
 		if c.ref != nil {
 			refs[0] = *c.ref
 		}
-		rp := newReplay(l, refs)
+		rp := newReplay(l, restored{refs: refs}, new(progress))
 		var err error
 		for _, it := range c.items {
 			if err = rp.item(it); err != nil {

@@ -20,7 +20,11 @@ type restored struct {
 	damaged map[string]bool
 }
 
-// restoreAll gives every shard its newest whole snapshot, all shards at once. Each
+// restoresMax bounds the snapshots that are read at once, each with two chunks in
+// memory and an open file.
+const restoresMax = 32
+
+// restoreAll gives every shard its newest whole snapshot, many shards at once. Each
 // file is read once: its checksums are compared while the machine reads it. The first
 // error ends all.
 func (l *Local) restoreAll(ctx context.Context, watch *progress) (restored, error) {
@@ -30,8 +34,11 @@ func (l *Local) restoreAll(ctx context.Context, watch *progress) (restored, erro
 	watch.ofRestored.Store(total)
 	passed := make([]int, len(l.shards)) // of the shard's snapshots, the newest first
 	var wg sync.WaitGroup
+	turns := make(chan struct{}, restoresMax)
 	for i, s := range l.shards {
 		wg.Go(func() {
+			turns <- struct{}{}
+			defer func() { <-turns }()
 			var err error
 			if passed[i], err = l.restoreShard(ctx, s, watch); err != nil {
 				cancel(err)

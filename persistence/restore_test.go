@@ -92,7 +92,8 @@ func TestR9RestoreGoesBackOverEveryDamage(t *testing.T) {
 }
 
 // TestR9MissingSnapshotGoesBack fails when a newest snapshot that is gone, or can't be
-// read, stops a start that has the one before.
+// read, stops a start that has the one before; or when the loss of both isn't told as
+// damage of a file.
 func TestR9MissingSnapshotGoesBack(t *testing.T) {
 	for _, kind := range []vfs.Kind{vfs.OpRemove, vfs.OpOpen, vfs.OpRead} {
 		disk, refs := twoSnapshots(t)
@@ -111,6 +112,18 @@ func TestR9MissingSnapshotGoesBack(t *testing.T) {
 		if len(lines) != 5 || l.Recovery().Entries != 2 {
 			t.Errorf("%s: %d lines, %d replayed", kind, len(lines), l.Recovery().Entries)
 		}
+	}
+	disk, refs := twoSnapshots(t)
+	for _, ref := range refs {
+		if err := disk.Remove(snapshotPath(ref)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l := openLocal(t, onDisk(disk, 1))
+	openAll(t, l)
+	err := l.Start(t.Context())
+	if damage, ok := errors.AsType[*DamageError](err); !ok || damage.File != snapshotPath(refs[1]) {
+		t.Errorf("both are gone: %v", err)
 	}
 }
 

@@ -18,6 +18,8 @@ type scanBounds struct {
 	durable uint64
 	// epoch is the highest epoch that a frame may have.
 	epoch uint64
+	// mark is a frame and the item behind it; nil when nobody remembers one.
+	mark *mark
 }
 
 // found is what a scan has found.
@@ -191,6 +193,9 @@ func (s *scanner) accept(f frame, name string, at int) error {
 		return wrong(fmt.Sprintf("an epoch from %d to %d", fd.epoch, s.bounds.epoch), fmt.Sprintf("epoch %d", f.epoch))
 	case fd.next != 0 && f.first != fd.next:
 		return wrong(fmt.Sprintf("item %d", fd.next), fmt.Sprintf("item %d", f.first))
+	case !s.bounds.mark.agrees(f):
+		return wrong(fmt.Sprintf("item %d behind frame %d", s.bounds.mark.Next, s.bounds.mark.Frame),
+			fmt.Sprintf("a frame %d of the journal of another node", f.index))
 	}
 	if s.visit != nil {
 		err := s.visit(f)
@@ -229,6 +234,9 @@ func (s *scanner) damage(b badFrame) error {
 // can be what a crash left of unfinished writes.
 func (s *scanner) tornTail(b badFrame) bool {
 	rest := b.data[b.at:]
+	if s.reachesEnd(rest) {
+		return true
+	}
 	lazy := s.found.flags&flagLazy != 0
 	if !lazy {
 		if len(rest) > binary.MaxVarintLen32+frameBytesMax || s.endsEarly(rest) {
@@ -247,6 +255,21 @@ func (s *scanner) endsEarly(rest []byte) bool {
 	}
 	f, err := peekFrame(rest[k : k+int(n)])
 	return err == nil && f.index == s.found.last+1 && frameHeadBytes+len(f.body) == int(n)
+}
+
+// reachesEnd says whether rest is the beginning of the expected frame and nothing
+// else: its two lengths agree, and it ends where the file does or would end behind it.
+// Then there is no later frame to search for, whatever its body looks like.
+func (s *scanner) reachesEnd(rest []byte) bool {
+	n, k := binary.Uvarint(rest)
+	if k <= 0 || n > frameBytesMax || uint64(len(rest)-k) > n || len(rest)-k < frameHeadBytes {
+		return false
+	}
+	head := rest[k:]
+	return string(head[:offVersion]) == frameMagic &&
+		uint64(binary.LittleEndian.Uint32(head[offBody:]))+frameHeadBytes == n &&
+		binary.LittleEndian.Uint64(head[offIndex:]) == s.found.last+1 &&
+		binary.LittleEndian.Uint64(head[offFirst:]) == s.found.next
 }
 
 // laterFrame searches rest for a whole frame that comes after the expected one.
@@ -280,9 +303,12 @@ func (s *scanner) laterFrame(rest []byte, lazy bool) bool {
 // what is searched.
 const searchPasses = 64
 
-// plausible says whether a head can belong to a frame behind the expected one.
+// plausible says whether a head can belong to a frame behind the expected one. The
+// numbers of its items can't be guessed by whoever writes a body, since a journal begins
+// with a random one; and the items in between had at least a byte each.
 func (s *scanner) plausible(f frame, restBytes int) bool {
 	ahead := f.index - (s.found.last + 1)
-	return f.index > s.found.last+1 && ahead <= uint64(restBytes/frameHeadBytes) &&
+	near := s.found.next == 0 || f.first-s.found.next <= uint64(restBytes)
+	return f.index > s.found.last+1 && ahead <= uint64(restBytes/frameHeadBytes) && near &&
 		f.epoch >= s.found.epoch && f.epoch <= s.bounds.epoch && f.first > s.found.next
 }

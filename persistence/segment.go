@@ -127,10 +127,14 @@ func writeFile(fs vfs.FS, name string, data []byte) error {
 		return fmt.Errorf("write file: %w", err)
 	}
 	if err := fs.SyncDir(filepath.Dir(name)); err != nil {
-		return fmt.Errorf("write file %s: sync directory: %w", name, err)
+		return fmt.Errorf("write file %s: %w: %w", name, errUnsureName, err)
 	}
 	return nil
 }
+
+// errUnsureName says that a file has its name, but perhaps not on disk. Nothing may
+// build on it, and a second fsync proves nothing.
+var errUnsureName = errors.New("sync directory")
 
 // writeTemp writes a file whose name nobody relies on yet, and syncs it.
 func writeTemp(fs vfs.FS, temp string, data []byte) error {

@@ -59,6 +59,7 @@ type snapshotWriter struct {
 	yield func() error
 
 	sum      uint32 // of the head
+	whole    uint32 // of all bytes so far
 	chunk    []byte // chunk head and data, not yet written
 	chunks   uint64
 	bytes    uint64
@@ -128,6 +129,7 @@ func chunkSum(head uint32, number uint64, data []byte) uint32 {
 func (w *snapshotWriter) emit(p []byte) error {
 	n, err := w.file.Write(p)
 	w.size += int64(n)
+	w.whole = crc32.Update(w.whole, castagnoli, p[:n])
 	w.unsynced += n
 	if err != nil {
 		return err
@@ -178,6 +180,8 @@ type snapshotReader struct {
 	in   *bufio.Reader
 	at   int64 // offset in the file
 
+	want   string // checksum of the whole file, empty when nobody remembers it
+	whole  uint32 // of all bytes so far
 	sum    uint32
 	chunk  []byte // what is left of the present chunk
 	ahead  []byte // the next chunk
@@ -190,7 +194,7 @@ type snapshotReader struct {
 
 // newSnapshotReader reads the head and compares it with the reference.
 func newSnapshotReader(name string, r io.Reader, ref snapshotRef) (*snapshotReader, error) {
-	s := &snapshotReader{name: name, in: bufio.NewReaderSize(r, 64<<10)}
+	s := &snapshotReader{name: name, in: bufio.NewReaderSize(r, 64<<10), want: ref.Sum}
 	head := make([]byte, snapshotHeadBytes)
 	if err := s.fill(head, "a head"); err != nil {
 		return nil, err
@@ -226,6 +230,7 @@ func (s *snapshotReader) fill(p []byte, what string) error {
 		return fmt.Errorf("read %s: %w", s.name, err)
 	}
 	s.at += int64(n)
+	s.whole = crc32.Update(s.whole, castagnoli, p)
 	return nil
 }
 
@@ -284,7 +289,8 @@ func (s *snapshotReader) nextChunk() error {
 	return nil
 }
 
-// foot checks that nothing is missing and nothing follows.
+// foot checks that nothing is missing and nothing follows, and that the file is the
+// one that the manifest means.
 func (s *snapshotReader) foot(begin []byte) error {
 	foot := make([]byte, snapshotFootBytes)
 	copy(foot, begin)
@@ -298,16 +304,22 @@ func (s *snapshotReader) foot(begin []byte) error {
 	if _, err := s.in.ReadByte(); !errors.Is(err, io.EOF) {
 		return s.damage("the end of the file", "more bytes")
 	}
+	if sum := sumText(s.whole); s.want != "" && sum != s.want {
+		// Each part is whole, so it is the file of another node, or of another time.
+		s.at = 0
+		return s.damage("a file with checksum "+s.want, sum)
+	}
 	return nil
 }
 
-// writeSnapshotFile writes a snapshot under a temporary name and returns that
-// name and the size. The file is synced; its name isn't.
-func writeSnapshotFile(fs vfs.FS, dir string, ref snapshotRef, put *capture) (temp string, size int64, err error) {
+// writeSnapshotFile writes a snapshot under a temporary name, and returns that name
+// and the reference with the file's size and checksum. The file is synced; its name
+// isn't.
+func writeSnapshotFile(fs vfs.FS, dir string, ref snapshotRef, put *capture) (temp string, done snapshotRef, err error) {
 	temp = filepath.Join(dir, ref.fileName()+tempSuffix)
 	f, err := fs.Create(temp)
 	if err != nil {
-		return "", 0, fmt.Errorf("write snapshot: %w", err)
+		return "", snapshotRef{}, fmt.Errorf("write snapshot: %w", err)
 	}
 	w, err := newSnapshotWriter(f, ref, put.yield)
 	if err == nil {
@@ -317,10 +329,14 @@ func writeSnapshotFile(fs vfs.FS, dir string, ref snapshotRef, put *capture) (te
 		err = w.finish()
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
-		return temp, 0, fmt.Errorf("write snapshot %s: %w", temp, err)
+		return temp, snapshotRef{}, fmt.Errorf("write snapshot %s: %w", temp, err)
 	}
-	return temp, w.size, nil
+	ref.Bytes, ref.Sum = w.size, sumText(w.whole)
+	return temp, ref, nil
 }
+
+// sumText is a checksum as the manifest has it.
+func sumText(sum uint32) string { return fmt.Sprintf("%08x", sum) }
 
 // capture is a machine's state on its way into a file.
 type capture struct {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"math/rand/v2"
 	"path/filepath"
@@ -50,13 +51,13 @@ func snapshotBytes(t *testing.T, data []byte, piece int) (file []byte, yields in
 		t.Fatal(err)
 	}
 	put := &capture{state: stream{data, piece}, yield: func() error { yields++; return nil }}
-	temp, size, err := writeSnapshotFile(fs, "/s", sampleRef(), put)
+	temp, done, err := writeSnapshotFile(fs, "/s", sampleRef(), put)
 	if err != nil {
 		t.Fatal(err)
 	}
 	file, err = readFile(fs, temp, 1<<30)
-	if err != nil || int64(len(file)) != size {
-		t.Fatalf("%d bytes, the writer says %d: %v", len(file), size, err)
+	if err != nil || int64(len(file)) != done.Bytes || sumText(crc32.Checksum(file, castagnoli)) != done.Sum {
+		t.Fatalf("%d bytes, the writer says %+v: %v", len(file), done, err)
 	}
 	return file, yields
 }
@@ -139,6 +140,18 @@ func TestR9SnapshotChunksKeepTheirPlace(t *testing.T) {
 	other.Index++
 	if _, err := newSnapshotReader("file", bytes.NewReader(file), other); !isDamage(err) {
 		t.Errorf("file of another boundary: %v", err)
+	}
+	// Another node's snapshot at the same boundary is whole in itself.
+	for sum, want := range map[string]bool{"": false, sumText(crc32.Checksum(file, castagnoli)): false, "00000001": true} {
+		ref := sampleRef()
+		ref.Sum = sum
+		r, err := newSnapshotReader("file", bytes.NewReader(file), ref)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, err := io.Copy(io.Discard, r); isDamage(err) != want || (err != nil) != want {
+			t.Errorf("the manifest says %q: %v behind %d bytes", sum, err, n)
+		}
 	}
 }
 
@@ -229,11 +242,13 @@ func TestR9DamagedSnapshotFallsBack(t *testing.T) {
 }
 
 // TestR9SnapshotsCutTheJournal fails when segments that no snapshot needs stay,
-// when more than two snapshots of a shard stay, or when a segment goes that the
-// older snapshot of some shard needs.
+// when more than two snapshots of a shard stay, or are written of one at rest, or when
+// a segment goes that the older snapshot of some shard needs.
 func TestR9SnapshotsCutTheJournal(t *testing.T) {
 	disk := vfs.NewMem()
 	cfg := onDisk(disk, 2)
+	var taken [2]int
+	cfg.Metrics.Snapshot = func(s SnapshotStat) { taken[s.Shard]++ }
 	l := openLocal(t, cfg)
 	ledgers := startAll(t, l)
 	journal, snapshots := filepath.Join(cfg.Dir, journalDir), filepath.Join(cfg.Dir, snapshotDir)
@@ -250,6 +265,9 @@ func TestR9SnapshotsCutTheJournal(t *testing.T) {
 	}
 	if got := names(t, disk, snapshots); len(got) != 2*snapshotsKept {
 		t.Errorf("snapshots: %v", got)
+	}
+	if taken != [2]int{6, snapshotsKept} {
+		t.Errorf("%v snapshots were written, want 6 and, of the shard at rest, %d", taken, snapshotsKept)
 	}
 	man := l.man.Load()
 	list, err := listJournal(disk, journal)
