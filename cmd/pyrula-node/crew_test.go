@@ -1,10 +1,8 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"strings"
 	"sync"
@@ -17,25 +15,34 @@ import (
 // What the kill loop puts on the node.
 const (
 	slots      = 2 // the Limit of every tenant
-	tenants    = 4
+	tenants    = 6
 	regions    = 2
 	crewSize   = 4
 	credit     = 4
-	backlog    = 48 // runs that wait or execute at most
-	leaseSpan  = 2 * time.Second
+	backlog    = 64 // runs that wait or execute at most
+	leaseSpan  = time.Second
 	claimWait  = leaseSpan / 4
-	retryPause = 20 * time.Millisecond
-	oneDies    = 50 // of so many bodies, one is of a worker that dies
-	oneLong    = 10 // of so many bodies, one outlasts a restart of the node
-	oneStopped = 11 // of so many runs, one is cancelled
+	retryPause = 10 * time.Millisecond
+	oneStopped = 7  // of so many submits, one is cancelled or terminated
+	oneExtra   = 16 // of so many submits, one has a declaration beside it
+	inOneBatch = 4  // runs of a batch
 )
 
-// declarations of the two workflows: in one both gates are of one key, in the other
+// gated are the workflows of the load. In near both gates are of one key; in far
 // the Rate's key lives elsewhere, so starts are agreed between two shards.
+var gated = []string{"near", "far", "slot", "pace", "free"}
+
+const oneDeclaration = `"lease_seconds":1,"max_attempts":3,"retry_backoff_seconds":0.05}`
+
 var declarations = map[string]string{
-	"near": `{"limit":{"key":"tenant","max":2},"rate":{"key":"tenant","per_second":30,"burst":8},"lease_seconds":2}`,
-	"far":  `{"limit":{"key":"tenant","max":2},"rate":{"key":"region","per_second":60,"burst":16},"lease_seconds":2}`,
+	"near": `{"limit":{"key":"tenant","max":2},"rate":{"key":"tenant","per_second":30,"burst":8},` + oneDeclaration,
+	"far":  `{"limit":{"key":"tenant","max":2},"rate":{"key":"region","per_second":60,"burst":16},` + oneDeclaration,
+	"slot": `{"limit":{"key":"tenant","max":2},` + oneDeclaration,
+	"pace": `{"rate":{"key":"tenant","per_second":30,"burst":8},` + oneDeclaration,
+	"free": `{` + oneDeclaration,
 }
+
+func isLimited(workflow string) bool { return strings.Contains(declarations[workflow], `"limit"`) }
 
 // crew is who works on a node from the outside, over HTTP alone. The node may go and
 // come back at another address.
@@ -44,14 +51,13 @@ type crew struct {
 	ledger *ledger
 	client *http.Client
 	base   atomic.Pointer[string]
-	total  int          // runs to be submitted
-	next   atomic.Int64 // number of the next run
+	next   atomic.Int64 // number of the next submit
 	wg     sync.WaitGroup
 }
 
-func newCrew(over <-chan struct{}, total int) *crew {
+func newCrew(over <-chan struct{}) *crew {
 	return &crew{
-		over: over, ledger: newLedger(), total: total,
+		over: over, ledger: newLedger(),
 		client: &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 64}},
 	}
 }
@@ -59,7 +65,7 @@ func newCrew(over <-chan struct{}, total int) *crew {
 // start sets everyone to work.
 func (c *crew) start() {
 	for i := range crewSize {
-		c.wg.Go(func() { c.submit() })
+		c.wg.Go(c.submit)
 		c.wg.Go(func() { c.work(i) })
 	}
 }
@@ -84,9 +90,9 @@ func (c *crew) send(method, path, body string) (int, gjson.Result) {
 
 // insist makes a request until it is answered, whatever happens to the node. It is
 // false when the test is over.
-func (c *crew) insist(path, body string) (int, gjson.Result, bool) {
+func (c *crew) insist(method, path, body string) (int, gjson.Result, bool) {
 	for {
-		status, answer := c.send(http.MethodPost, path, body)
+		status, answer := c.send(method, path, body)
 		if status != 0 && status != 503 && status != 429 {
 			return status, answer, true
 		}
@@ -106,147 +112,182 @@ func (c *crew) pause(d time.Duration) bool {
 	}
 }
 
-// runBody is what submits run number n, to the workflow that it gives.
-func runBody(n int) (workflow, body string) {
-	workflow = "near"
-	if n%2 == 1 {
-		workflow = "far"
-	}
-	return workflow, fmt.Sprintf(`{"idempotency_key":"key-%d","params":{"tenant":"t%d","region":"r%d"}}`, n, n/2%tenants, n/3%regions)
+// guard is what makes the repeat of a submit safe.
+type guard int
+
+const (
+	byKey     guard = iota // an idempotency key
+	byRequest              // a request id
+	byNothing              // a submit without an answer is not repeated
+)
+
+func (g guard) String() string { return [...]string{"key", "request id", "nothing"}[g] }
+
+// submit is one run that is submitted. Its parameters name its tag.
+type submit struct {
+	tag      string
+	workflow string
+	guard    guard
+	number   int
+	acked    time.Time // when it was first acknowledged
 }
 
-// submit submits runs until all are acknowledged, and cancels some.
+// repeatable says whether a repeat must be answered with the same run: by a key for
+// ever, by a request id for 10 minutes (R10).
+func (s submit) repeatable() bool {
+	return s.guard == byKey || s.guard == byRequest && time.Since(s.acked) < 5*time.Minute
+}
+
+func newSubmit(number, i int, g guard) submit {
+	return submit{tag: fmt.Sprintf("%d-%d", number, i), workflow: gated[(number+i)%len(gated)], guard: g, number: number}
+}
+
+// params are the parameters of the run.
+func (s submit) params() string {
+	return fmt.Sprintf(`{"tag":%q,"tenant":"t%d","region":"r%d"}`, s.tag, s.number/2%tenants, s.number/3%regions)
+}
+
+// body is the request, or an entry of a batch.
+func (s submit) body() string {
+	var more string
+	switch s.guard {
+	case byKey:
+		more = fmt.Sprintf(`,"idempotency_key":"key %s"`, s.tag)
+	case byRequest:
+		more = fmt.Sprintf(`,"request_id":"request-%s"`, s.tag)
+	case byNothing:
+	}
+	return `{"params":` + s.params() + more + `}`
+}
+
+// submit submits runs in every way until it is enough, stops some, and declares.
 func (c *crew) submit() {
-	l := c.ledger
 	for {
-		n := int(c.next.Add(1)) - 1
-		if n >= c.total {
+		l, n, enough := c.ledger, int(c.next.Add(1))-1, false
+		room := func() bool {
+			enough = l.enough
+			return enough || n < l.allowed && len(l.ids)-len(l.ended) < backlog
+		}
+		if !l.until(c.over, room) || enough {
 			return
 		}
-		room := func() bool { return len(l.ids)-len(l.ended) < backlog }
-		if !l.until(c.over, room) {
-			return
+		var id string
+		var ok bool
+		switch n % 4 {
+		case 0, 1:
+			id, ok = c.submitOne(newSubmit(n, 0, guard(n%4)))
+		case 2:
+			ok = c.submitBatch(n)
+		default:
+			id, ok = c.submitOnce(newSubmit(n, 0, byNothing))
 		}
-		id, ok := c.submitOne(n)
+		if ok && id != "" && n%oneStopped == 0 {
+			ok = c.stop(id, []string{"cancel", "terminate"}[n%2])
+		}
+		if ok && n%oneExtra == 0 {
+			ok = c.declare(fmt.Sprintf("extra-%d", n), fmt.Sprintf(`{"version":"%d","limit":{"key":"k","max":%d}}`, n, n+1))
+		}
 		if !ok {
 			return
 		}
-		if n%oneStopped != 0 {
-			continue
-		}
-		status, answer, ok := c.insist("/v1/runs/"+id+"/cancel", `{"reason":"not needed"}`)
-		switch {
-		case !ok:
-			return
-		case status != 200 && status != 202:
-			l.faultf("cancel of run %s: %d %s", id, status, answer)
-		case answer.Get("changed").Bool():
-			l.cancelling(id, answer.Get("status").String())
-		}
 	}
 }
 
-// submitOne submits run number n until it is acknowledged.
-func (c *crew) submitOne(n int) (id string, ok bool) {
-	workflow, body := runBody(n)
-	status, answer, ok := c.insist("/v1/workflows/"+workflow+"/runs", body)
+// submitOne submits a run until it is acknowledged.
+func (c *crew) submitOne(s submit) (id string, ok bool) {
+	status, answer, ok := c.insist(http.MethodPost, "/v1/workflows/"+s.workflow+"/runs", s.body())
 	if ok && status != 202 {
-		c.ledger.faultf("submit of run %d: %d %s", n, status, answer)
+		c.ledger.faultf("submit %s: %d %s", s.tag, status, answer)
 		return "", false
 	}
 	id = answer.Get("run_id").String()
 	if ok {
-		c.ledger.submitted(fmt.Sprintf("key-%d", n), id)
+		c.ledger.submitted(s, id)
 	}
 	return id, ok
 }
 
-// work is a worker: it claims, executes what it is granted, and claims again.
-func (c *crew) work(number int) {
-	rng := rand.New(rand.NewPCG(uint64(number), 1))
-	claim := fmt.Sprintf(`{"worker":"w%d","workflows":[{"name":"near","version":""},{"name":"far","version":""}],"credit":%d,"wait_ms":%d}`,
-		number, credit, claimWait.Milliseconds())
-	for c.pause(0) {
-		sent := time.Now()
-		status, answer := c.send(http.MethodPost, "/v1/claims", claim)
-		if status != 200 {
-			if status != 0 && status != 503 {
-				c.ledger.faultf("claim: %d %s", status, answer)
-			}
-			c.pause(retryPause)
-			continue
-		}
-		var bodies sync.WaitGroup
-		for _, grant := range answer.Get("runs").Array() {
-			b := body{
-				crew: c, worker: number, id: grant.Get("run_id").String(), fence: grant.Get("fence").Uint(),
-				key:   grant.Get("workflow").String() + "/" + grant.Get("params.tenant").String(),
-				lease: sent.Add(leaseSpan), took: time.Duration(5+rng.IntN(25)) * time.Millisecond, dies: rng.IntN(oneDies) == 0,
-			}
-			if rng.IntN(oneLong) == 0 {
-				b.took = leaseSpan/5 + time.Duration(rng.Int64N(int64(leaseSpan/5)))
-			}
-			bodies.Go(b.execute)
-		}
-		bodies.Wait()
-	}
-}
-
-// body is one execution of a run.
-type body struct {
-	crew   *crew
-	worker int
-	id     string
-	fence  uint64
-	key    string
-	lease  time.Time // until when the run may be worked on
-	took   time.Duration
-	dies   bool // its worker dies with it: nothing more is heard of it
-}
-
-// execute obeys the lease: it begins with most of it left, and ends before it does
-// (R1).
-func (b *body) execute() {
-	if time.Until(b.lease) < leaseSpan*2/3 && !b.renew() {
-		return
-	}
-	left := time.Until(b.lease)
-	if left <= 0 {
-		return
-	}
-	b.crew.ledger.enter(b.key, b.id)
-	over := time.After(min(b.took, left))
-	select {
-	case <-over:
-	case <-b.crew.over:
-	}
-	b.crew.ledger.leave(b.key)
-	if !b.dies && b.took < left {
-		b.complete()
-	}
-}
-
-func (b *body) renew() bool {
-	sent := time.Now()
-	status, answer := b.crew.send(http.MethodPost, "/v1/heartbeats",
-		fmt.Sprintf(`{"worker":"w%d","runs":[{"run_id":%q,"fence":%d}]}`, b.worker, b.id, b.fence))
-	b.lease = sent.Add(leaseSpan)
-	return status == 200 && answer.Get("runs.0.ok").Bool()
-}
-
-// complete tells the end until it is taken or refused. The result names the fence,
-// so that it can be told whose completion counted.
-func (b *body) complete() {
-	text, err := json.Marshal(map[string]any{"fence": b.fence, "result": map[string]uint64{"fence": b.fence}})
-	if err != nil {
-		panic(err) // integers always encode
-	}
-	status, answer, ok := b.crew.insist("/v1/runs/"+b.id+"/complete", string(text))
+// submitOnce sends a submit that nothing protects, so that it isn't repeated. When
+// there is no answer, nobody knows whether it made a run.
+func (c *crew) submitOnce(s submit) (id string, ok bool) {
+	status, answer := c.send(http.MethodPost, "/v1/workflows/"+s.workflow+"/runs", s.body())
 	switch {
-	case !ok, status == 409: // somebody else has the run by now, or it was ended
-	case status == 200:
-		b.crew.ledger.ending(b.id, answer.Get("status").String(), b.fence)
+	case status == 202:
+		id = answer.Get("run_id").String()
+		c.ledger.submitted(s, id)
+		return id, true
+	case status == 0 || status == 503 || status == 429:
+		c.ledger.note(func() { c.ledger.unknown++ })
+		return "", c.pause(retryPause)
 	default:
-		b.crew.ledger.faultf("completion of run %s with fence %d: %d %s", b.id, b.fence, status, answer)
+		c.ledger.faultf("submit %s: %d %s", s.tag, status, answer)
+		return "", false
 	}
+}
+
+// submitBatch sends runs in one request until each is acknowledged. Those that were
+// refused are sent again with all the others.
+func (c *crew) submitBatch(n int) bool {
+	var all []submit
+	var entries []string
+	for i := range inOneBatch {
+		s := newSubmit(n, i, guard(i%2))
+		all = append(all, s)
+		entries = append(entries, fmt.Sprintf(`{"workflow":%q,%s`, s.workflow, s.body()[1:]))
+	}
+	for {
+		status, answer, ok := c.insist(http.MethodPost, "/v1/runs:batch", `{"runs":[`+strings.Join(entries, ",")+`]}`)
+		if !ok {
+			return false
+		}
+		got := answer.Get("runs").Array()
+		if status != 200 && status != 202 || len(got) != len(all) {
+			c.ledger.faultf("batch %d: %d %s", n, status, answer)
+			return false
+		}
+		left := 0
+		for i, one := range got {
+			switch id := one.Get("run_id").String(); {
+			case id != "":
+				c.ledger.submitted(all[i], id)
+			case one.Get("problem.retryable").Bool():
+				left++
+			default:
+				c.ledger.faultf("entry %d of batch %d: %s", i, n, one)
+				return false
+			}
+		}
+		if left == 0 {
+			return true
+		}
+		if !c.pause(retryPause) {
+			return false
+		}
+	}
+}
+
+// stop cancels or terminates a run.
+func (c *crew) stop(id, verb string) bool {
+	status, answer, ok := c.insist(http.MethodPost, "/v1/runs/"+id+"/"+verb, `{"reason":"not needed"}`)
+	switch {
+	case !ok:
+		return false
+	case status != 200 && status != 202:
+		c.ledger.faultf("%s of run %s: %d %s", verb, id, status, answer)
+	case answer.Get("changed").Bool():
+		c.ledger.stopping(id, verb, answer.Get("status").String())
+	}
+	return true
+}
+
+// declare declares a workflow until it is acknowledged.
+func (c *crew) declare(name, text string) bool {
+	status, answer, ok := c.insist(http.MethodPut, "/v1/workflows/"+name, text)
+	if ok && status != 200 {
+		c.ledger.faultf("declare %s: %d %s", name, status, answer)
+	}
+	if ok {
+		c.ledger.declaring(name, answer.Get("gates_hash").String())
+	}
+	return ok
 }

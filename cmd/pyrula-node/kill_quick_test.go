@@ -2,5 +2,9 @@
 
 package main
 
-// kills is how often the kill loop kills the node.
-const kills = 6
+// kills is how often the kill loop kills the node, and closely how many runs are
+// looked at closely at its end.
+const (
+	kills   = 20
+	closely = 150
+)

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"net/http"
-	"net/url"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -16,142 +16,181 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// TestKill9 kills a node again and again while clients submit and cancel, and
-// workers claim and complete. It fails when something that was acknowledged is gone
-// or otherwise after a restart, when a run waits for no reason, when more bodies of
-// a tenant execute at once than its Limit says, when a Rate lets more through, or
-// when a run never ends.
+// archiving are the flags with which ended runs leave memory at once.
+var archiving = []string{"--recent", "1s", "--recent-runs", "20"}
+
+// lives are the ways in which a node is started, in turn. A lazy fsync loses nothing
+// when only the process dies.
+var lives = [][]string{
+	archiving,
+	{"--fsync", "every=50ms"},
+	append([]string{"--fsync", "every=50ms"}, archiving...),
+	{},
+}
+
+// TestKill9 kills a node again and again while clients submit, stop and declare, and
+// workers claim, renew, complete, fail and suspend: under load, while it starts,
+// while it takes snapshots, twice in a row. It fails when something that was
+// acknowledged is gone or otherwise after a kill, when a run ends twice or never,
+// when its events have a gap, when more bodies of a tenant execute at once than its
+// Limit says, or when a Rate lets more through.
 func TestKill9(t *testing.T) {
-	const perKill = 50 // runs for each kill
 	ctx, cancel := context.WithTimeout(t.Context(), patience+kills*5*time.Second)
 	defer cancel()
-	c := newCrew(ctx.Done(), perKill*(kills+1))
-	dir := t.TempDir()
-	n := c.serve(t, dir)
-	for name, text := range declarations {
-		if status, answer := c.send(http.MethodPut, "/v1/workflows/"+name, text); status != 200 {
-			t.Fatalf("declare %s: %d %s", name, status, answer)
+	k := &killing{t: t, dir: t.TempDir(), crew: newCrew(ctx.Done()), rng: rand.New(rand.NewPCG(kills, 1))}
+	c, l := k.crew, k.crew.ledger
+	n := k.serve()
+	for _, name := range gated {
+		if !c.declare(name, declarations[name]) {
+			t.Fatalf("declare %s", name)
 		}
 	}
 	c.start()
-	rng := rand.New(rand.NewPCG(kills, perKill))
-	l := c.ledger
-	for k := range kills {
-		// Each run is acknowledged twice, so there is work under way at every kill.
-		target := (2*perKill)*(k+1) - rng.IntN(perKill)
-		if !l.until(ctx.Done(), func() bool { return l.acks >= target || len(l.faults) > 0 }) {
-			t.Fatalf("kill %d: the work doesn't go on\n%s", k+1, c.stuck(t))
-		}
-		if k%3 == 2 { // a clean end: the next start is from snapshots
-			n.signal(syscall.SIGTERM)
-			if code := n.exit(); code != exitOK {
-				t.Fatalf("SIGTERM ends it with %d:\n%s", code, n.said())
-			}
-		}
-		n.kill()
-		if k%2 == 0 { // and once more while it starts
-			n = spawn(t, "serve", "--data", dir, "--addr", "127.0.0.1:0")
-			n.says("pyrula-node starts")
-			n.kill()
-		}
-		n = c.serve(t, dir)
-		c.remembers(t)
-		if t.Failed() {
-			return
+	for turn := 0; k.killed < kills; turn++ {
+		k.load()
+		k.end(n, turn)
+		n = k.serve()
+		c.remembers(t, k.rng)
+		if k.faulty() {
+			break
 		}
 	}
-	c.drained(t)
+	l.note(func() { l.enough = true })
+	if !k.faulty() {
+		c.drained(t)
+	}
 	cancel()
 	c.wg.Wait()
-	for _, fault := range l.faults {
+	for _, fault := range l.faults[:min(len(l.faults), 8)] { // the rest is like them
 		t.Error(fault)
 	}
-	t.Logf("%d runs, %d acknowledgements, %d completed and %d cancelled by an acknowledged request, at most %d bodies of a tenant at once",
-		len(l.ids), l.acks, len(l.completed), len(l.cancelled), l.most)
+	t.Logf("%d kills in %d lives; %d submits acknowledged, %d of unknown outcome; %v; at most %d bodies of a tenant at once",
+		k.killed, k.born, len(l.ids), l.unknown, l.verbs, l.most)
 	if l.most < slots {
 		t.Errorf("at most %d bodies of a tenant executed at once: the Limit of %d was never reached, so nothing is shown", l.most, slots)
 	}
 }
 
-// serve starts a node on the directory and tells the crew where it is.
-func (c *crew) serve(t *testing.T, dir string) *child {
-	t.Helper()
-	n := spawn(t, "serve", "--data", dir, "--addr", "127.0.0.1:0")
-	c.base.Store(new(n.url()))
+// perLife is how many submits are sent in one life, single ones and batches.
+const perLife = 25
+
+// killing is one kill loop.
+type killing struct {
+	t      *testing.T
+	dir    string
+	crew   *crew
+	rng    *rand.Rand
+	born   int // lives that began
+	killed int // lives that ended by kill -9
+}
+
+// spawn begins a life.
+func (k *killing) spawn() *child {
+	k.t.Helper()
+	args := append([]string{"serve", "--data", k.dir, "--addr", "127.0.0.1:0"}, lives[k.born%len(lives)]...)
+	k.born++
+	return spawn(k.t, args...)
+}
+
+// serve begins a life and tells the crew where it is.
+func (k *killing) serve() *child {
+	k.t.Helper()
+	n := k.spawn()
+	k.crew.base.Store(new(n.url()))
 	return n
 }
 
-// all reads every run of the node, by id.
-func (c *crew) all(t *testing.T) map[string]gjson.Result {
-	t.Helper()
-	out := map[string]gjson.Result{}
-	for cursor := ""; ; {
-		status, text := get(t, *c.base.Load()+"/v1/runs?limit=500&cursor="+url.QueryEscape(cursor))
-		if status != 200 {
-			t.Fatalf("list: %d %s", status, text)
+// load waits for some work to be done, that of limited workflows too: so slots whose
+// holders are lost are given back now and then.
+func (k *killing) load() {
+	k.t.Helper()
+	l := k.crew.ledger
+	var acks, ends int
+	l.note(func() { l.allowed += perLife })
+	l.look(func() { acks, ends = l.acks+20+k.rng.IntN(40), l.ends+1+k.rng.IntN(4) })
+	ready := func() bool { return l.acks >= acks && l.ends >= ends || len(l.faults) > 0 }
+	if !l.until(k.crew.over, ready) {
+		k.t.Fatalf("after %d kills the work doesn't go on\n%s", k.killed, k.crew.stuck(k.t))
+	}
+}
+
+func (k *killing) faulty() (yes bool) {
+	k.crew.ledger.look(func() { yes = len(k.crew.ledger.faults) > 0 })
+	return yes || k.t.Failed()
+}
+
+func (k *killing) kill(n *child) {
+	k.t.Helper()
+	n.kill()
+	k.killed++
+}
+
+// end ends a life in one of several ways, in turn.
+func (k *killing) end(n *child, turn int) {
+	k.t.Helper()
+	switch turn % 6 {
+	case 0:
+		k.kill(n)
+	case 1: // and once more, before anything is read
+		k.kill(n)
+		n = k.spawn()
+		n.says("pyrula-node starts")
+		k.kill(n)
+	case 2: // while snapshots are taken
+		before := k.snapshots()
+		n.signal(syscall.SIGTERM)
+		n.says("msg=draining")
+		k.await(n, time.Second, func() bool { return k.snapshots() != before })
+		k.kill(n)
+	case 3: // and once more, right when it is ready
+		k.kill(n)
+		n = k.spawn()
+		n.url()
+		k.kill(n)
+	case 4: // a clean end: the next start is from snapshots
+		n.signal(syscall.SIGTERM)
+		if code := n.exit(); code != exitOK {
+			k.t.Fatalf("SIGTERM ends it with %d:\n%s", code, n.said())
 		}
-		page := gjson.Parse(text)
-		for _, run := range page.Get("runs").Array() {
-			out[run.Get("run_id").String()] = run
-		}
-		if cursor = page.Get("next_cursor").String(); cursor == "" {
-			return out
+	default: // and twice more, at any moment of a start
+		k.kill(n)
+		for range 2 {
+			n = k.spawn()
+			k.await(n, time.Duration(k.rng.IntN(80))*time.Millisecond, func() bool { return false })
+			k.kill(n)
 		}
 	}
 }
 
-// remembers checks the node against what was acknowledged before.
-func (c *crew) remembers(t *testing.T) {
-	t.Helper()
-	l := c.ledger
-	l.mu.Lock()
-	known, completed, cancelled := len(l.ids), maps.Clone(l.completed), maps.Clone(l.cancelled)
-	ids := maps.Clone(l.ids)
-	l.mu.Unlock()
-	have := c.all(t)
-	for key, id := range ids {
-		if !have[id].Exists() {
-			t.Errorf("run %s of %s was acknowledged and is gone", id, key)
+// await polls for a moment of a process: until it has come, the process has ended,
+// or some time is over.
+func (k *killing) await(n *child, most time.Duration, come func() bool) {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	late := time.After(most)
+	for !come() {
+		select {
+		case <-tick.C:
+		case <-n.ended:
+			return
+		case <-late:
+			return
 		}
 	}
-	for id, fence := range completed {
-		if run := have[id]; run.Get("status").String() != "completed" || run.Get("result.fence").Uint() != fence {
-			t.Errorf("the completion of run %s with fence %d was acknowledged, and it is %s with %s",
-				id, fence, run.Get("status"), run.Get("result"))
-		}
-	}
-	for id := range cancelled {
-		// One that executes ends as cancelled when its worker has stopped.
-		if run := have[id]; run.Get("status").String() != "cancelled" && !run.Get("cancel_requested").Bool() {
-			t.Errorf("the cancel of run %s was acknowledged, and it is %s", id, run.Get("status"))
-		}
-	}
-	for id, run := range have {
-		waits := slices.Contains([]string{"queued", "suspended"}, run.Get("status").String())
-		if waits && run.Get("wait.reason").String() == "" {
-			t.Errorf("run %s waits for no reason: %s", id, run)
-		}
-	}
-	// A repeated submit is answered with the run of the first.
-	for n := range min(known, crewSize) {
-		if id, acked := ids[fmt.Sprintf("key-%d", n)]; acked {
-			if again, ok := c.submitOne(n); ok && again != id {
-				t.Errorf("submit %d made run %s before the kill and %s after it", n, id, again)
-			}
-		}
-	}
-	// Some endings are never acknowledged, as of a cancelled run whose worker died.
-	l.note(func() {
-		for id, run := range have {
-			if isOver(run) {
-				l.ended[id] = true
-			}
-		}
-	})
 }
 
-func isOver(run gjson.Result) bool {
-	return slices.Contains([]string{"completed", "cancelled"}, run.Get("status").String())
+// snapshots are the names in the snapshot directory, those of unfinished ones too.
+func (k *killing) snapshots() string {
+	k.t.Helper()
+	entries, err := os.ReadDir(filepath.Join(k.dir, "snapshots"))
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return strings.Join(names, " ")
 }
 
 // drained waits for the end of every run, and then looks at all that is left.
@@ -160,79 +199,93 @@ func (c *crew) drained(t *testing.T) {
 	l := c.ledger
 	again := time.NewTicker(10 * retryPause)
 	defer again.Stop()
-	for {
-		have := c.all(t)
-		over := 0
+	var have map[string]gjson.Result
+	for atRest := false; !atRest; {
+		have = c.all(t)
+		atRest = c.free(t)
 		for _, run := range have {
-			if isOver(run) {
-				over++
-			}
+			atRest = atRest && isFinal(run.Get("status").String())
 		}
-		if over >= c.total {
+		if atRest {
 			break
 		}
 		select {
 		case <-again.C:
 		case <-c.over:
-			t.Fatalf("%d of %d runs have ended\n%s", over, c.total, c.stuck(t))
+			t.Fatalf("not every run ends, or a key isn't free\n%s", c.stuck(t))
 		}
 	}
-	c.remembers(t)
-	have := c.all(t)
-	if len(have) != c.total || len(l.ids) != c.total {
-		t.Errorf("%d runs are there, %d were acknowledged, %d were submitted", len(have), len(l.ids), c.total)
+	k := l.known()
+	l.compare(k, have)
+	var extra int
+	l.look(func() { extra = len(have) - len(k.ids) - l.unknown })
+	if extra > 0 {
+		t.Errorf("%d runs are there that nobody can have submitted", extra)
 	}
-	for id, run := range have {
-		if run.Get("status").String() == "completed" && l.bodies[id] == 0 {
+	for i, id := range slices.Sorted(maps.Keys(have)) {
+		if i%max(1, len(have)/closely) == 0 {
+			c.closely(t, k, id)
+		}
+		if run := have[id]; run.Get("status").String() == "completed" && l.bodies[id] == 0 {
 			t.Errorf("run %s is completed and never had a body", id)
 		}
 	}
+	if n := archived(t, *c.base.Load()); n < int64(len(have))/4 {
+		t.Errorf("%d of %d runs are in the archive: nearly nothing is shown of it", n, len(have))
+	}
 	for i := range tenants {
-		for name := range declarations {
-			_, text := get(t, fmt.Sprintf("%s/v1/keys/%s/t%d", *c.base.Load(), name, i))
-			if key := gjson.Parse(text); key.Get("used").Int() != 0 || key.Get("queued").Int() != 0 {
-				t.Errorf("key t%d of %s isn't free: %s", i, name, key)
-			}
-		}
-		rateHolds(t, have, fmt.Sprintf("t%d", i))
+		rateHolds(t, rate{"near", "tenant", fmt.Sprintf("t%d", i), 30, 8}, have)
+		rateHolds(t, rate{"pace", "tenant", fmt.Sprintf("t%d", i), 30, 8}, have)
+	}
+	for i := range regions {
+		// A token is taken in its own shard, and the run starts in another when it arrives:
+		// as many as there are slots may be under way at once.
+		rateHolds(t, rate{"far", "region", fmt.Sprintf("r%d", i), 60, 16 + slots*tenants}, have)
 	}
 }
 
-// rateHolds checks the Rate of a tenant of workflow near over all lives of the node:
-// in any interval no more than burst + rate × interval start (P4).
-func rateHolds(t *testing.T, have map[string]gjson.Result, tenant string) {
+// free says whether every key is free.
+func (c *crew) free(t *testing.T) bool {
 	t.Helper()
-	const perSecond, burst = 30, 8
+	for i := range tenants {
+		for _, name := range gated {
+			_, text := get(t, fmt.Sprintf("%s/v1/keys/%s/t%d", *c.base.Load(), name, i))
+			if key := gjson.Parse(text); key.Get("used").Int() != 0 || key.Get("queued").Int() != 0 {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// rate is a Rate of one key, as it was declared.
+type rate struct {
+	workflow, name, key string
+	perSecond, burst    int64
+}
+
+// rateHolds checks a Rate over all lives of the node: in any interval no more than
+// burst + rate × interval start (P4).
+func rateHolds(t *testing.T, r rate, have map[string]gjson.Result) {
+	t.Helper()
 	var starts []int64 // milliseconds, cut off
 	for _, run := range have {
-		if run.Get("workflow").String() == "near" && run.Get("gates.0.key").String() == tenant && run.Get("started_at").Int() > 0 {
+		key := run.Get(`gates.#(key_name=="` + r.name + `")#|#(kind=="rate").key`).String()
+		if run.Get("workflow").String() == r.workflow && key == r.key && run.Get("started_at").Int() > 0 {
 			starts = append(starts, run.Get("started_at").Int())
 		}
 	}
 	slices.Sort(starts)
+	if len(starts) == 0 {
+		t.Errorf("no run of %s with key %s has started, so nothing is shown", r.workflow, r.key)
+	}
 	for i := range starts {
 		for j := i; j < len(starts); j++ {
 			span := starts[j] - starts[i] + 1
-			if n := int64(j - i + 1); n*1000 > burst*1000+perSecond*span {
-				t.Errorf("%d starts of tenant %s within %d ms", n, tenant, span)
+			if n := int64(j - i + 1); n*1000 > r.burst*1000+r.perSecond*span {
+				t.Errorf("%d starts of %s with key %s within %d ms", n, r.workflow, r.key, span)
 				return
 			}
 		}
 	}
-}
-
-// stuck tells what the runs that haven't ended wait for.
-func (c *crew) stuck(t *testing.T) string {
-	t.Helper()
-	var text strings.Builder
-	c.ledger.mu.Lock()
-	fmt.Fprintf(&text, "faults: %q\nacks: %d, submitted: %d\n", c.ledger.faults, c.ledger.acks, len(c.ledger.ids))
-	c.ledger.mu.Unlock()
-	for id, run := range c.all(t) {
-		if !isOver(run) {
-			_, why := get(t, *c.base.Load()+"/v1/runs/"+id+"/why")
-			fmt.Fprintf(&text, "%s %s\n", run.Get("workflow"), why)
-		}
-	}
-	return text.String()
 }

@@ -2,5 +2,9 @@
 
 package main
 
-// kills is how often the kill loop kills the node.
-const kills = 60
+// kills is how often the kill loop kills the node, and closely how many runs are
+// looked at closely at its end.
+const (
+	kills   = 200
+	closely = 3000
+)
