@@ -1,9 +1,11 @@
 package actors_test
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 
 	"github.com/pyrula/pyrula-node/flow"
 	"github.com/pyrula/pyrula-node/flow/wire"
+	"github.com/pyrula/pyrula-node/persistence/engine"
 )
 
 // told is an answer as text: what a client can see of it.
@@ -275,5 +278,39 @@ func TestR14R20S35HoldOverARestart(t *testing.T) {
 		}
 		w.used("sync", "a", 0)
 		w.claimRun("sync", "1", ids[1])
+	})
+}
+
+// TestR14PagesOfAKeyFindItBehindManyOthers fails when a list by key looks at all of the
+// archive for one page, or when it ends before it has.
+func TestR14PagesOfAKeyFindItBehindManyOthers(t *testing.T) {
+	setup{shards: 2, recentFor: flow.Second}.play(t, func(w *world) {
+		w.declare("sync", leased)
+		var other engine.Archived
+		w.archive.Putting = func(items []engine.Archived, _ []engine.ArchivedKey) error {
+			other = items[0]
+			return nil
+		}
+		wanted := w.submit("sync", `{"k":"a"}`)
+		w.cancel(wanted)
+		w.pass(3 * time.Second)
+		w.cancel(w.submit("sync", `{"k":"b"}`))
+		w.pass(3 * time.Second)
+		w.archive.Putting = nil
+		many := make([]engine.Archived, 10_500)
+		for i := range many {
+			many[i] = other
+			binary.BigEndian.PutUint16(many[i].ID[14:], uint16(i))
+		}
+		if err := w.archive.Put(w.Context(), many, nil); err != nil {
+			w.Fatal(err)
+		}
+		q := wire.ListQuery{Key: new("a"), Limit: 5}
+		if p := w.page(q); len(p.Runs) != 0 || p.NextCursor == nil {
+			w.Errorf("the first page has %d runs and the cursor %v: it has looked too far", len(p.Runs), p.NextCursor)
+		}
+		if got := w.pages(q); !slices.Equal(got, []string{wanted.String()}) {
+			w.Errorf("the pages hold %v, want %s", got, wanted)
+		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -211,7 +212,7 @@ func TestR14BatchesAreBounded(t *testing.T) {
 	setup{shards: 16, recentFor: flow.Minute}.play(t, func(w *world) {
 		b := w.noteBatches()
 		w.declare("sync", `{"version":"1"}`)
-		w.endAll(w.submitAll(large, "sync", `{"blob":"`+string(slices.Repeat([]byte("x"), 512<<10))+`"}`))
+		w.endAll(w.submitAll(large, "sync", `{"blob":"`+strings.Repeat("x", 512<<10)+`"}`))
 		w.pass(time.Second)
 		w.submitAll(runs, "sync", `{}`)
 		for ended := 0; ended < runs; {
@@ -268,7 +269,7 @@ func TestR14HotShardDoesNotHoldOthersBack(t *testing.T) {
 		b, gate := w.noteBatches(), make(chan struct{})
 		b.hook = func() { <-gate }
 		w.endAll(many[:2])
-		w.settle() // a first batch is under way
+		w.pass(2 * time.Second) // a first batch is under way
 		w.endAll(many[2:])
 		w.endAll(few)
 		close(gate)
@@ -348,7 +349,8 @@ func TestR7R14EndedRunsMakeRoom(t *testing.T) {
 				w.Fatalf("a fourth run: %v", errs[0])
 			}
 			w.pass(4 * time.Second)
-			w.restart()
 		}
+		w.restart()
+		w.submitAll(3, "sync", `{"k":"a"}`)
 	})
 }

@@ -8,4 +8,5 @@ const (
 	crashShare  = 1
 	archiveRace = 10 * time.Second
 	bulkRuns    = 5_500
+	walkWorlds  = 2
 )

@@ -63,6 +63,10 @@ func (a *archiver) start() {
 	a.cancel = cancel
 	go func() {
 		defer close(a.done)
+		select {
+		case <-a.node.ready: // no shard could be asked before
+		case <-ctx.Done():
+		}
 		for ctx.Err() == nil {
 			a.sleep(ctx, a.round(ctx))
 		}
@@ -79,6 +83,21 @@ func (a *archiver) stop(within time.Duration) error {
 		return nil
 	case <-time.After(within):
 		return fmt.Errorf("actors: the archive does not end a write within %s", within)
+	}
+}
+
+// waitReaders waits for the looks into the archive that are under way.
+func (a *archiver) waitReaders(within time.Duration) error {
+	done := make(chan struct{})
+	go func() {
+		a.readers.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-time.After(within):
+		return fmt.Errorf("actors: the archive does not end a read within %s", within)
 	}
 }
 

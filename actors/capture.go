@@ -169,8 +169,8 @@ func (c *capture) beforeDefined(st *state, slot *definedSlot) {
 
 // Bounds of one slice of the walk: about a millisecond of work (R9).
 const (
-	sliceEntities = 512
-	sliceBytes    = 256 << 10
+	sliceEntities = 256
+	sliceBytes    = 128 << 10
 )
 
 // slice walks on within the bounds and returns everything that was written down

@@ -201,7 +201,7 @@ func (n *Node) Close() error {
 	for _, s := range n.shards {
 		errs = append(errs, s.box.stop(stopTimeout))
 	}
-	n.archiver.readers.Wait()
+	errs = append(errs, n.archiver.waitReaders(stopTimeout))
 	return errors.Join(errs...)
 }
 

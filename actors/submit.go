@@ -104,11 +104,12 @@ func (n *Node) Submit(ctx context.Context, runs []wire.Submit) ([]wire.Submitted
 	return out, errs
 }
 
-// statusName is where a run that was known already stands now.
+// statusName is where a run that was known already stands now; empty for one whose
+// retention is over, or that can't be read.
 func (n *Node) statusName(ctx context.Context, id flow.RunID) string {
 	v, err := n.view(ctx, id)
 	if err != nil {
-		return flow.StatusQueued.String()
+		return ""
 	}
 	return v.Status.String()
 }

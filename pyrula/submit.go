@@ -44,7 +44,7 @@ type Submission struct {
 // Submitted is a run that the node has durably.
 type Submitted struct {
 	RunID   string
-	Status  string // "queued", or where an earlier run with the idempotency key stands
+	Status  string // "queued", or where an earlier run with the idempotency key stands; empty when its retention is over
 	Created bool   // false when the idempotency key named an earlier run
 }
 

@@ -31,7 +31,7 @@ type Submit struct {
 // instead of the rest.
 type Submitted struct {
 	RunID   string   `json:"run_id,omitempty"`
-	Status  string   `json:"status,omitempty"`
+	Status  string   `json:"status,omitempty"` // none for a run of before whose retention is over
 	Created bool     `json:"created"`
 	Problem *Problem `json:"problem,omitempty"`
 }
