@@ -27,7 +27,8 @@ const goldenDirs = "testdata/golden"
 // goldenSets are the sets, the newest last; the number before the dot is the format.
 //
 //	1    a manifest without anything that may be absent
-var goldenSets = []string{"1"}
+//	1.1  with all of it: boot id, mark, the snapshots' checksums
+var goldenSets = []string{"1", "1.1"}
 
 // goldenLine is one line of the golden directories.
 func goldenLine(shard, n int) string {
