@@ -53,7 +53,7 @@ cover: ## coverage of all packages, in total and in coverage.out
 	@$(GO) tool cover -func=coverage.out | tail -n 1
 
 torture: ## the long tests: kill loops, crash images, large models
-	$(GO) test -race -tags torture -count=1 -timeout 60m ./...
+	$(GO) test -race -tags torture -count=1 -timeout 120m ./...
 
 demo: ## a short demonstration on this machine
 	$(GO) run ./cmd/pyrula-node demo $(ARGS)
