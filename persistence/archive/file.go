@@ -63,7 +63,6 @@ type file struct {
 	// broken is set when bbolt didn't come back from a call in the usual way: its
 	// locks may be held for ever, so nothing calls it again.
 	broken atomic.Bool
-	told   atomic.Bool // damage was logged
 }
 
 // dayName is the name of the file for a day.

@@ -45,6 +45,7 @@ func (m *model) put(t *rapid.T) {
 	for _, text := range rapid.SliceOfN(rapid.StringMatching(`[a-c]{1,3}`), 0, 10).Draw(t, "keys") {
 		keys = append(keys, engine.ArchivedKey{Text: text, Value: []byte(rapid.String().Draw(t, "value"))})
 	}
+	m.fixEnds(drawn)
 	if err := m.a.Put(context.Background(), drawn, keys); err != nil {
 		t.Fatal(err)
 	}
@@ -55,6 +56,20 @@ func (m *model) put(t *rapid.T) {
 	}
 	for _, k := range keys {
 		m.keys[k.Text] = string(k.Value)
+	}
+}
+
+// fixEnds lets an item that is there, or twice among those that are put, end only once.
+func (m *model) fixEnds(items []engine.Archived) {
+	ends := map[engine.ArchiveID]int64{}
+	for i, it := range items {
+		if old, ok := m.items[it.ID]; ok {
+			ends[it.ID] = old.Ended
+		}
+		if end, ok := ends[it.ID]; ok {
+			items[i].Ended = end
+		}
+		ends[it.ID] = items[i].Ended
 	}
 }
 
@@ -164,7 +179,7 @@ func few(t *testing.T, n int) {
 	t.Cleanup(func() { set(checks.DefValue) })
 }
 
-// TestR14ArchiveIsAMap puts, repeats, moves, expires, scans and reopens at random, and
+// TestR14ArchiveIsAMap puts, repeats, expires, scans and reopens at random, and
 // fails when the archive differs from a map.
 func TestR14ArchiveIsAMap(t *testing.T) {
 	root := t.TempDir()
@@ -210,7 +225,7 @@ func TestScanReadsWhatItShows(t *testing.T) {
 		r := &countingReader{r: v.pages.r}
 		v.pages.r = r
 		var m merge
-		if err := m.open(q, v, 0); err != nil {
+		if err := m.open(q, v); err != nil {
 			t.Fatal(err)
 		}
 		for range 50 {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -188,9 +187,6 @@ func (p *putting) day(items []*engine.Archived) error {
 		if err := f.put(some); err != nil {
 			return fmt.Errorf("put %d items into %s: %w", len(some), f.name, err)
 		}
-		if err := p.dropElsewhere(f, some); err != nil {
-			return err
-		}
 	}
 	return nil
 }
@@ -219,46 +215,11 @@ func (p *putting) fileOf(it *engine.Archived) (*file, error) {
 	return f, nil
 }
 
-// dropElsewhere removes items from all days but the one they were just put into: an
-// end may move to another day. It comes second, so that a crash leaves an item
-// twice and never not at all. A day that can't be read keeps its copy: it isn't
-// what is put now, so it is no reason to stop.
-func (p *putting) dropElsewhere(f *file, items []*engine.Archived) error {
-	for _, other := range p.days {
-		if other == f {
-			continue
-		}
-		old, sum, err := other.plan(items)
-		if errors.Is(err, ErrDamaged) {
-			if !other.told.Swap(true) {
-				p.cfg.Logger.Error("archive can't look for older copies", "error", err)
-			}
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		gone := old[:0]
-		for _, c := range old {
-			if c.known {
-				gone = append(gone, change{id: c.id, known: true, list: c.list, bytes: c.bytes})
-			}
-		}
-		if len(gone) == 0 {
-			continue
-		}
-		if err := other.apply(gone, sum); err != nil {
-			return fmt.Errorf("drop %d items from %s: %w", len(gone), other.name, err)
-		}
-	}
-	return nil
-}
-
 // change is what a transaction does to one item.
 type change struct {
 	id    engine.ArchiveID
-	item  *engine.Archived // nil: it goes
-	known bool             // the file has it, in this list and with so many bytes
+	item  *engine.Archived
+	known bool // the file has it, in this list and with so many bytes
 	list  list
 	bytes int
 }
@@ -309,9 +270,7 @@ func listKeys(changes []change) [][]byte {
 		if c.known {
 			keys = append(keys, c.list.key(c.id[:]))
 		}
-		if c.item != nil {
-			keys = append(keys, listOf(c.item).key(c.id[:]))
-		}
+		keys = append(keys, listOf(c.item).key(c.id[:]))
 	}
 	slices.SortFunc(keys, bytes.Compare)
 	return keys
@@ -329,17 +288,11 @@ func (f *file) apply(changes []change, sum counters) error {
 			if c.known {
 				sum.items--
 				sum.bytes -= uint64(c.bytes)
-				if c.item == nil || listOf(c.item) != c.list {
+				if listOf(c.item) != c.list {
 					if err := lists.Delete(c.list.key(c.id[:])); err != nil {
 						return err
 					}
 				}
-			}
-			if c.item == nil {
-				if err := runs.Delete(c.id[:]); err != nil {
-					return err
-				}
-				continue
 			}
 			sum.items++
 			sum.bytes += uint64(len(c.item.Body))
@@ -360,9 +313,7 @@ func (f *file) apply(changes []change, sum counters) error {
 func room(changes []change) int {
 	n := 0
 	for _, c := range changes {
-		if c.item != nil {
-			n += sumBytes + headBytes + len(c.item.Group) + len(c.item.Body)
-		}
+		n += sumBytes + headBytes + len(c.item.Group) + len(c.item.Body)
 	}
 	return n
 }

@@ -50,13 +50,13 @@ func (a *Archive) read(q engine.ArchiveQuery) (some []scanned, more bool, err er
 		return nil, false, ErrClosed
 	}
 	var m merge
-	for i, f := range a.days {
+	for _, f := range a.days {
 		v, err := f.view()
 		if err != nil {
 			return nil, false, err
 		}
 		defer v.release()
-		if err := m.open(q, v, i); err != nil {
+		if err := m.open(q, v); err != nil {
 			return nil, false, err
 		}
 	}
@@ -66,16 +66,12 @@ func (a *Archive) read(q engine.ArchiveQuery) (some []scanned, more bool, err er
 			return some, true, nil
 		}
 		s := m[0]
-		// An item that is twice there, because of a crash while its end moved to another
-		// day, is taken from the newest day.
-		if len(some) == 0 || some[len(some)-1].id != s.id {
-			body, err := s.body()
-			if err != nil {
-				return some, false, err
-			}
-			some = append(some, scanned{s.id, body})
-			total += len(body)
+		body, err := s.body()
+		if err != nil {
+			return some, false, err
 		}
+		some = append(some, scanned{s.id, body})
+		total += len(body)
 		if err := m.forward(); err != nil {
 			return some, false, err
 		}
@@ -86,7 +82,6 @@ func (a *Archive) read(q engine.ArchiveQuery) (some []scanned, more bool, err er
 // stream is the items of one list of one day, or of the whole day.
 type stream struct {
 	view   *view
-	day    int     // place of its day: zero is the newest
 	keys   *cursor // over the runs, or over the lists
 	runs   *cursor // over the runs, when keys isn't
 	list   list
@@ -132,11 +127,8 @@ type merge []*stream
 // Len, Less, Swap, Push and Pop make it a heap.
 func (m merge) Len() int { return len(m) }
 
-// Less puts the greater id first, and of two the newer day.
-func (m merge) Less(i, j int) bool {
-	order := bytes.Compare(m[i].id[:], m[j].id[:])
-	return order > 0 || order == 0 && m[i].day < m[j].day
-}
+// Less puts the greater id first.
+func (m merge) Less(i, j int) bool { return bytes.Compare(m[i].id[:], m[j].id[:]) > 0 }
 
 // Swap swaps two streams.
 func (m merge) Swap(i, j int) { m[i], m[j] = m[j], m[i] }
@@ -153,13 +145,13 @@ func (m *merge) Pop() any {
 }
 
 // open adds the streams of one day, each at its first item.
-func (m *merge) open(q engine.ArchiveQuery, v *view, day int) error {
+func (m *merge) open(q engine.ArchiveQuery, v *view) error {
 	var before []byte
 	if q.Before != (engine.ArchiveID{}) {
 		before = q.Before[:]
 	}
 	if q.Group == "" && q.Kind == 0 {
-		return m.add(&stream{view: v, day: day, keys: v.cursor(v.data)}, before)
+		return m.add(&stream{view: v, keys: v.cursor(v.data)}, before)
 	}
 	lists, err := v.matching(q)
 	if err != nil {
@@ -167,7 +159,7 @@ func (m *merge) open(q engine.ArchiveQuery, v *view, day int) error {
 	}
 	runs := v.cursor(v.data)
 	for _, l := range lists {
-		s := &stream{view: v, day: day, keys: v.cursor(v.lists), runs: runs, list: l, prefix: l.prefix()}
+		s := &stream{view: v, keys: v.cursor(v.lists), runs: runs, list: l, prefix: l.prefix()}
 		up := l.key(before)
 		if before == nil {
 			up = l.end()

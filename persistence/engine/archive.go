@@ -45,7 +45,8 @@ var ErrNotArchived = errors.New("engine: not in the archive")
 // goroutine and wait for the disk, so no shard calls them.
 type Archive interface {
 	// Put keeps items and keys; they are on disk when it returns. The same item or key
-	// again replaces the first. An item whose retention is over is left out. An
+	// again replaces the first; an item ends once, so its Ended is that of the first.
+	// An item whose retention is over is left out. An
 	// error other than that of ctx means that the disk failed: the caller stops the
 	// node (fail-stop).
 	Put(ctx context.Context, items []Archived, keys []ArchivedKey) error
