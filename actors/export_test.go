@@ -84,6 +84,7 @@ func Replay(shards int, snapshot io.Reader, entries []engine.Entry, at flow.Inst
 	if err := m.state().check(); err != nil {
 		return "", err
 	}
+	m.state().list()
 	return m.state().fingerprint(at), nil
 }
 

@@ -1,6 +1,8 @@
 package actors
 
 import (
+	"slices"
+
 	"github.com/tidwall/btree"
 
 	"github.com/pyrula/pyrula-node/flow"
@@ -41,6 +43,17 @@ func (x *runIndex) move(run *runactor.Run, was, now flow.Status) {
 		x.list(run.Workflow(), was).Delete(run.ID())
 	}
 	x.list(run.Workflow(), now).Set(run.ID())
+}
+
+// load fills an empty index.
+func (x *runIndex) load(ids map[indexKey][]flow.RunID) {
+	for k, list := range ids { //tidy:ordered a list is filled by itself
+		slices.SortFunc(list, flow.RunID.Compare)
+		tree := x.list(k.workflow, k.status)
+		for _, id := range list {
+			tree.Load(id)
+		}
+	}
 }
 
 // remove takes a run out that leaves memory.

@@ -386,7 +386,7 @@ func TestModelOverChangingOwners(t *testing.T) {
 					w.Errorf("at rest %d wants stand at key %s", v.Queued, key)
 				}
 			}
-			if _, archived := w.whereabouts(); archived < 30 || w.countAll(flow.RecKeyArchived) == 0 {
+			if _, archived := w.whereabouts(); archived < 10 || w.countAll(flow.RecKeyArchived) == 0 {
 				w.Errorf("only %d runs are in the archive, and %d keys have left memory", archived, w.countAll(flow.RecKeyArchived))
 			}
 			w.lawfulLog()

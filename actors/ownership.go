@@ -15,6 +15,7 @@ func isNotOwner(err error) bool { return errors.Is(err, engine.ErrNotOwner) }
 // learns the whole ready set.
 func (s *shard) promote(m promoteMsg) {
 	s.st, s.epoch = m.st, m.epoch
+	s.st.list()
 	s.time = startShardTime(s.node.cfg.Clock, m.wall)
 	s.now = s.time.read()
 	s.appended, s.committed, s.news = 0, 0, 0

@@ -130,10 +130,6 @@ func (st *state) restoreKeyed(rec *flow.Record) error {
 func (st *state) rejoin() error {
 	for _, slot := range st.runSlab.seats {
 		run := slot.run
-		st.index.move(run, 0, run.Status())
-		if run.Status().Ended() && !run.Held() {
-			st.ended.add(run.Ended(), run.ID())
-		}
 		if run.Status() != flow.StatusQueued && !run.Held() {
 			continue
 		}

@@ -2,6 +2,7 @@ package actors
 
 import (
 	"cmp"
+	"slices"
 
 	"github.com/tidwall/btree"
 
@@ -72,12 +73,23 @@ type aged[K any] struct {
 
 // byAge is a set in the order of age, oldest first. The order depends on what is in it
 // alone, so it is the same behind a snapshot.
-type byAge[K any] struct{ tree *btree.BTreeG[aged[K]] }
+type byAge[K any] struct {
+	tree    *btree.BTreeG[aged[K]]
+	compare func(a, b aged[K]) int
+}
 
 func newByAge[K any](compare func(a, b K) int) byAge[K] {
-	return byAge[K]{btree.NewBTreeGOptions(func(a, b aged[K]) bool {
-		return cmp.Or(cmp.Compare(a.at, b.at), compare(a.key, b.key)) < 0
-	}, btree.Options{NoLocks: true})}
+	order := func(a, b aged[K]) int { return cmp.Or(cmp.Compare(a.at, b.at), compare(a.key, b.key)) }
+	less := func(a, b aged[K]) bool { return order(a, b) < 0 }
+	return byAge[K]{btree.NewBTreeGOptions(less, btree.Options{NoLocks: true}), order}
+}
+
+// load fills an empty set.
+func (s *byAge[K]) load(items []aged[K]) {
+	slices.SortFunc(items, s.compare)
+	for _, item := range items {
+		s.tree.Load(item)
+	}
 }
 
 func (s *byAge[K]) add(at flow.Instant, key K)    { s.tree.Set(aged[K]{at, key}) }

@@ -24,6 +24,7 @@ type state struct {
 	requests requestMemory
 	ended    byAge[flow.RunID] // runs that have ended and nobody holds
 	defs     definitions       // shard 0 only
+	listed   bool              // index and ended are kept in step
 	index    runIndex
 	capture  *capture // the snapshot under way, if any
 }
@@ -112,10 +113,35 @@ func (st *state) applyRun(rec *flow.Record) touched {
 	}
 	st.note(slot, was, rec)
 	t.ended = slot.run.Status().Ended() && !was.Ended()
-	if (t.ended || rec.Kind == flow.RecHoldFreed) && !slot.run.Held() {
+	if st.listed && (t.ended || rec.Kind == flow.RecHoldFreed) && !slot.run.Held() {
 		st.ended.add(slot.run.Ended(), rec.Run)
 	}
 	return t
+}
+
+// list builds what is derived from the runs and only an owner needs: the index, and the
+// order of ends. From then on apply keeps it in step; replay, which would build most of
+// it for runs that go on changing, is spared it.
+func (st *state) list() {
+	if st.listed {
+		return
+	}
+	st.listed = true
+	var ended []aged[flow.RunID]
+	ids := make(map[indexKey][]flow.RunID)
+	for _, slot := range st.runSlab.seats {
+		if slot == nil {
+			continue
+		}
+		run := slot.run
+		k := indexKey{run.Workflow(), run.Status()}
+		ids[k] = append(ids[k], run.ID())
+		if run.Status().Ended() && !run.Held() {
+			ended = append(ended, aged[flow.RunID]{run.Ended(), run.ID()})
+		}
+	}
+	st.index.load(ids)
+	st.ended.load(ended)
 }
 
 // forget lets go of a run that the archive has (R14).
@@ -125,11 +151,13 @@ func (st *state) forget(id flow.RunID) {
 		panic(fmt.Sprintf("run %s is archived, and it hasn't ended here or is held", id))
 	}
 	st.capture.beforeRun(slot)
-	st.index.remove(slot.run)
+	if st.listed {
+		st.index.remove(slot.run)
+		st.ended.remove(slot.run.Ended(), id)
+	}
 	st.runSlab.remove(slot.seat)
 	delete(st.runs, id)
 	slot.armed = 0 // its timer is void
-	st.ended.remove(slot.run.Ended(), id)
 }
 
 // share has runs of one key with one stamp keep one copy of it.
@@ -173,7 +201,7 @@ func (st *state) note(slot *runSlot, was flow.Status, rec *flow.Record) {
 		st.fence = max(st.fence, rec.Fence)
 	default:
 	}
-	if now := run.Status(); now != was {
+	if now := run.Status(); st.listed && now != was {
 		st.index.move(run, was, now)
 	}
 }
