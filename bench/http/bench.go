@@ -43,11 +43,28 @@ func (o options) run(ctx context.Context, out io.Writer) (err error) {
 			return err
 		}
 	}
+	switch {
+	case b.soak > 0:
+		return b.soakRuns(ctx)
+	case b.snapshots:
+		return b.snapshotCost(ctx)
+	}
 	for _, keys := range o.keys {
-		for _, clients := range o.clients {
-			if err := b.shapes(ctx, keys, clients); err != nil {
-				return err
-			}
+		if err := b.forKeys(ctx, keys); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// forKeys measures one number of keys.
+func (b *bench) forKeys(ctx context.Context, keys int) error {
+	if b.recovery {
+		return b.recoverQueued(ctx, job{keys: keys})
+	}
+	for _, clients := range b.clients {
+		if err := b.shapes(ctx, keys, clients); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -63,6 +80,22 @@ func (o options) check() error {
 		return errors.New("-profile needs a server of its own: leave -addr out")
 	case o.gates && o.max < 1:
 		return errors.New("-max must be positive")
+	}
+	return o.checkDurability()
+}
+
+// checkDurability checks the flags of what stops and starts a server.
+func (o options) checkDurability() error {
+	durability := o.soak > 0 || o.recovery || o.snapshots
+	switch {
+	case o.soak < 0 || o.rest < 0:
+		return errors.New("-soak and -rest must not be negative")
+	case durability && o.addr != "":
+		return errors.New("-soak, -recovery and -snapshots need a server of their own: leave -addr out")
+	case o.soak > 0 && o.fused:
+		return errors.New("-soak completes and claims in two requests: leave -fused out")
+	case (o.recovery || o.snapshots) && (o.runs < 1 || o.perSec < 1):
+		return errors.New("-runs and -rate must be positive")
 	}
 	return nil
 }

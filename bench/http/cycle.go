@@ -21,6 +21,7 @@ type job struct {
 	keys     int
 	batch    int
 	fused    bool
+	ended    func([]held) // told of runs that were completed, unless fused; or nil
 }
 
 // client submits, claims and completes on one connection.
@@ -33,10 +34,20 @@ type client struct {
 	keysN []int
 	held  []held
 	begin time.Time // of the cycle that the fused variant completes next
+
+	claimed func(begin, end time.Time) // told of claims that stand alone; or nil
 }
 
 // connect makes the client of a number.
 func (j job) connect(id int) (load.Client, error) {
+	c, err := j.client(id)
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+func (j job) client(id int) (*client, error) {
 	c, err := dial(j.host)
 	if err != nil {
 		return nil, err
@@ -75,6 +86,9 @@ func (c *client) Cycle(r *load.Recorder) error {
 	if err := c.complete(nil); err != nil {
 		return err
 	}
+	if c.ended != nil {
+		c.ended(c.held)
+	}
 	c.held = c.held[:0]
 	r.Completed(begin, time.Now(), n)
 	return nil
@@ -109,6 +123,9 @@ func (c *client) take(r *load.Recorder) error {
 		return err
 	}
 	r.Claimed(begin, end, len(c.held))
+	if c.claimed != nil {
+		c.claimed(begin, end)
+	}
 	return nil
 }
 

@@ -128,33 +128,54 @@ func TestWorkerSeesGatesOpen(t *testing.T) {
 }
 
 // Fails when the program writes no line, or one without figures, for a configuration
-// against a node that runs already.
+// against a node that runs already. On a busy machine a short window may see nothing.
 func TestRunAgainstAnAddress(t *testing.T) {
 	n, _ := serving(t)
 	o := options{
 		clients: numbers{2}, keys: numbers{3}, batch: numbers{1, 2}, backlog: numbers{1, 5},
-		dur: 100 * time.Millisecond, reps: 1, tries: 1, others: 1, addr: n.URL(),
+		reps: 1, tries: 1, others: 1, addr: n.URL(),
 	}
-	var out bytes.Buffer
-	if err := o.run(t.Context(), &out); err != nil {
-		t.Fatal(err)
+	var missing []string
+	for o.dur = 100 * time.Millisecond; o.dur < 10*time.Second; o.dur *= 3 {
+		var out bytes.Buffer
+		if err := o.run(t.Context(), &out); err != nil {
+			t.Fatal(err)
+		}
+		lines := bytes.Split(bytes.TrimSpace(out.Bytes()), []byte("\n"))
+		if len(lines) != 6 {
+			t.Fatalf("%d lines, want 6:\n%s", len(lines), out.Bytes())
+		}
+		if missing = withoutFigures(t, lines); len(missing) == 0 {
+			return
+		}
 	}
-	lines := bytes.Split(bytes.TrimSpace(out.Bytes()), []byte("\n"))
-	if len(lines) != 6 {
-		t.Fatalf("%d lines, want 6:\n%s", len(lines), out.Bytes())
-	}
+	t.Error(missing)
+}
+
+// withoutFigures are the lines that don't say what was measured. What they say of the
+// configuration must be right in any case.
+func withoutFigures(t *testing.T, lines [][]byte) (missing []string) {
+	t.Helper()
 	for i, line := range lines {
 		if i%3 == 2 {
-			if c := strict[comparison](t, line); c.Base != 1 || c.With != 5 || c.Ratio <= 0 {
+			c := strict[comparison](t, line)
+			if c.Base != 1 || c.With != 5 {
 				t.Errorf("comparison %+v", c)
+			}
+			if c.Ratio <= 0 {
+				missing = append(missing, fmt.Sprintf("comparison %+v", c))
 			}
 			continue
 		}
 		r := strict[load.Result](t, line)
-		if r.PerSec <= 0 || r.Errors != 0 || r.Machine.Cores == 0 || r.ClaimP50 <= 0 || r.Batch != i/3+1 {
+		if r.Errors != 0 || r.Machine.Cores == 0 || r.Batch != i/3+1 {
 			t.Errorf("result %+v", r)
 		}
+		if r.PerSec <= 0 || r.ClaimP50 <= 0 {
+			missing = append(missing, fmt.Sprintf("result %+v", r))
+		}
 	}
+	return missing
 }
 
 // Fails when flags that can't be meant are taken.
@@ -170,6 +191,11 @@ func TestOptionsAreChecked(t *testing.T) {
 		"batch":         func(o *options) { o.batch = numbers{wire.MaxBatch + 1} },
 		"profile":       func(o *options) { o.profile = "x" },
 		"limit":         func(o *options) { o.gates, o.max = true, 0 },
+		"soak":          func(o *options) { o.soak = -1 },
+		"not its own":   func(o *options) { o.soak = 1 },
+		"fused soak":    func(o *options) { o.addr, o.soak, o.fused = "", 1, true },
+		"no runs":       func(o *options) { o.addr, o.recovery, o.perSec = "", true, 1 },
+		"no rate":       func(o *options) { o.addr, o.snapshots, o.runs = "", true, 1 },
 	} {
 		o := good
 		if spoil(&o); o.check() == nil {

@@ -7,6 +7,9 @@
 // Without -addr the product is built and started in a process of its own, over a
 // temporary data directory, and every repetition gets a fresh one; with -profile it is
 // the same node with a door for profiles.
+//
+// With -soak, -recovery and -snapshots it measures what durability costs instead: what
+// grows while runs end, how long a start takes, what snapshots do to claims.
 package main
 
 import (
@@ -25,15 +28,32 @@ import (
 type options struct {
 	clients, keys, batch, backlog numbers
 
-	dur, warm, quiet, body time.Duration
-	reps, max, tries       int
-	others                 float64
-	fused, gates           bool
-	addr, fsync, profile   string
+	dur, warm, quiet, body, rest time.Duration
+	reps, max, tries             int
+	others                       float64
+	fused, gates                 bool
+	addr, fsync, profile         string
+
+	recovery, snapshots bool
+	soak, runs, perSec  int
 }
 
 func main() {
-	o := options{clients: numbers{64}, keys: numbers{1000}, batch: numbers{1, 16}}
+	var o options
+	o.declare()
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := o.run(ctx, os.Stdout)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "http:", err)
+		os.Exit(1)
+	}
+}
+
+// declare gives the program its flags.
+func (o *options) declare() {
+	*o = options{clients: numbers{64}, keys: numbers{1000}, batch: numbers{1, 16}}
 	flag.Var(&o.clients, "clients", "clients at once, comma separated")
 	flag.Var(&o.keys, "keys", "distinct keys, comma separated")
 	flag.Var(&o.batch, "batch", "runs a request, comma separated")
@@ -51,14 +71,12 @@ func main() {
 	flag.StringVar(&o.addr, "addr", "", "base address of a running node; its durability isn't known then")
 	flag.StringVar(&o.fsync, "fsync", "always", `durability of the started server: "always" or "every=D"`)
 	flag.StringVar(&o.profile, "profile", "", "directory that takes profiles of the started server's last repetition")
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := o.run(ctx, os.Stdout)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "http:", err)
-		os.Exit(1)
-	}
+	flag.IntVar(&o.soak, "soak", 0, "let so many runs end on one server, and see what grows: memory, disk, archive")
+	flag.DurationVar(&o.rest, "rest", 15*time.Second, "with -soak: how long the server is left alone before the last sample")
+	flag.BoolVar(&o.recovery, "recovery", false, "measure a start over -runs queued runs: after kill -9, and after SIGTERM")
+	flag.BoolVar(&o.snapshots, "snapshots", false, "measure claims over -runs queued runs, each with a key of its own, while snapshots are taken and in between; -reps rounds of them")
+	flag.IntVar(&o.runs, "runs", 1_000_000, "with -recovery and -snapshots: queued runs")
+	flag.IntVar(&o.perSec, "rate", 5000, "with -snapshots: cycles a second, of all clients together")
 }
 
 // numbers is a flag that holds positive numbers.

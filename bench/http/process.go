@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/pyrula/pyrula-node/bench/load"
@@ -25,8 +26,12 @@ const (
 	profiledPackage = "github.com/pyrula/pyrula-node/bench/server"
 )
 
-// readyTimeout bounds the start of a server.
-const readyTimeout = 30 * time.Second
+const (
+	// readyTimeout bounds the start of a server, the replay of its journal included.
+	readyTimeout = 5 * time.Minute
+	// closedTimeout bounds its end, its snapshots included.
+	closedTimeout = 2 * time.Minute
+)
 
 // program is a built server and the arguments that come first.
 type program struct {
@@ -49,11 +54,18 @@ func build(dir string, profiled bool) (program, error) {
 
 // process is a server in a process of its own, over a data directory of its own.
 type process struct {
-	host  string // host:port of the API
-	pprof string // base address of profiles; empty when there are none
-	cmd   *exec.Cmd
-	dir   string
-	ended chan error // the process has ended, and how
+	host   string // host:port of the API
+	pprof  string // base address of profiles; empty when there are none
+	binary string
+	args   []string
+	cmd    *exec.Cmd
+	dir    string
+	ended  chan struct{} // closed when the process has ended
+	how    error         // it has ended, when ended is closed
+	meant  bool          // it was told to
+
+	found recovered     // by the last start
+	took  time.Duration // of the last start, to its line "ready"
 }
 
 // launch starts a server and waits until it is ready.
@@ -62,37 +74,47 @@ func (p program) launch(fsync string) (*process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a data directory: %w", err)
 	}
-	args := append(slices.Clip(p.args), "--data", filepath.Join(dir, "data"), "--addr", "127.0.0.1:0", "--fsync", fsync)
-	s := &process{dir: dir, cmd: exec.Command(p.binary, args...), ended: make(chan error, 1)}
+	s := &process{dir: dir, binary: p.binary}
+	s.args = append(slices.Clip(p.args), "--data", s.data(), "--addr", "127.0.0.1:0", "--fsync", fsync)
 	if err := s.start(); err != nil {
 		return nil, errors.Join(fmt.Errorf("start the server: %w", err), os.RemoveAll(dir))
 	}
 	return s, nil
 }
 
-// start starts the process and waits for its line "ready".
-func (s *process) start() error {
+// data is the data directory.
+func (s *process) data() string { return filepath.Join(s.dir, "data") }
+
+// start starts the process, after kill or terminate over the same data, and waits
+// for its line "ready". There may be arguments for this once.
+func (s *process) start(more ...string) error {
+	s.cmd = exec.Command(s.binary, append(slices.Clip(s.args), more...)...)
 	log, err := s.cmd.StderrPipe()
 	if err != nil {
 		return err
 	}
+	s.ended, s.meant = make(chan struct{}), false
+	begin := time.Now()
 	if err := s.cmd.Start(); err != nil {
+		s.how = err
+		close(s.ended)
 		return err
 	}
 	found := make(chan ready, 1)
 	go func() {
 		follow(log, os.Stderr, found)
-		s.ended <- s.cmd.Wait()
+		s.how = s.cmd.Wait()
+		close(s.ended)
 	}()
 	select {
 	case at := <-found:
-		s.pprof = at.Pprof
+		s.took, s.pprof, s.found = time.Since(begin), at.Pprof, at.recovered
 		if s.host, err = hostOf(at.URL); err != nil {
 			return errors.Join(err, s.kill())
 		}
 		return nil
-	case err := <-s.ended:
-		return fmt.Errorf("it ended before it was ready: %w", errOr(err, io.EOF))
+	case <-s.ended:
+		return fmt.Errorf("it ended before it was ready: %w", errOr(s.how, io.EOF))
 	case <-time.After(readyTimeout):
 		return errors.Join(fmt.Errorf("not ready after %s", readyTimeout), s.kill())
 	}
@@ -111,6 +133,15 @@ type ready struct {
 	Msg   string `json:"msg"`
 	URL   string `json:"url"`
 	Pprof string `json:"pprof"`
+	recovered
+}
+
+// recovered is the log line before it that says what was read back.
+type recovered struct {
+	Records int64   `json:"records"`
+	Runs    int64   `json:"runs"`
+	Keys    int64   `json:"keys"`
+	Seconds float64 `json:"seconds"`
 }
 
 // follow reads a server's log to its end: it hands over the line that says ready, and
@@ -118,13 +149,17 @@ type ready struct {
 // data directory, which is new on purpose.
 func follow(log io.Reader, to io.Writer, found chan<- ready) {
 	lines, started := bufio.NewScanner(log), false
+	var back recovered
 	for lines.Scan() {
 		var r ready
 		if err := json.Unmarshal(lines.Bytes(), &r); err == nil {
 			switch {
 			case r.Level == "INFO" && r.Msg == "ready" && !started:
-				started = true
+				started, r.recovered = true, back
 				found <- r
+				continue
+			case r.Level == "INFO" && r.Msg == "recovered":
+				back = r.recovered
 				continue
 			case r.Level == "INFO", r.Level == "WARN" && !started:
 				continue
@@ -149,10 +184,32 @@ func hostOf(address string) (string, error) {
 // usage is the CPU time that the server has taken so far.
 func (s *process) usage() time.Duration { return load.ProcessCPU(s.cmd.Process.Pid) }
 
-// kill ends the process at once.
+// terminate asks the process to end and says how long that took.
+func (s *process) terminate() (time.Duration, error) {
+	begin := time.Now()
+	s.meant = true
+	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		return 0, fmt.Errorf("stop the server: %w", err)
+	}
+	select {
+	case <-s.ended:
+		if s.how != nil {
+			return 0, fmt.Errorf("the server was stopped and failed: %w", s.how)
+		}
+		return time.Since(begin), nil
+	case <-time.After(closedTimeout):
+		return 0, errors.Join(fmt.Errorf("the server didn't end within %s", closedTimeout), s.kill())
+	}
+}
+
+// kill ends the process at once. One that was told to end before is no error.
 func (s *process) kill() error {
+	s.meant = true
 	err := s.cmd.Process.Kill()
-	<-s.ended //nolint:errcheck // killed, which is no news
+	<-s.ended
+	if errors.Is(err, os.ErrProcessDone) {
+		return nil
+	}
 	return err
 }
 
@@ -161,8 +218,10 @@ func (s *process) kill() error {
 func (s *process) stop() error {
 	var err error
 	select {
-	case err = <-s.ended:
-		err = fmt.Errorf("the server ended by itself: %w", errOr(err, io.EOF))
+	case <-s.ended:
+		if !s.meant {
+			err = fmt.Errorf("the server ended by itself: %w", errOr(s.how, io.EOF))
+		}
 	default:
 		err = s.kill()
 	}
@@ -186,6 +245,15 @@ func (s *process) profile(prefix string, over time.Duration) error {
 	return nil
 }
 
+// heap writes a profile of what is alive, after a collection.
+func (s *process) heap(file string) error {
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return fmt.Errorf("profile: %w", err)
+	}
+	return fetch(s.pprof+"/debug/pprof/heap?gc=1", file)
+}
+
+// fetch writes what an address answers to a file.
 func fetch(address, file string) error {
 	resp, err := http.Get(address)
 	if err != nil {

@@ -83,9 +83,48 @@ func TestStopOfAServerThatHasEnded(t *testing.T) {
 	if err := os.Remove(runs); err != nil {
 		t.Fatal(err)
 	}
-	s.ended <- <-s.ended // it has ended for certain
+	<-s.ended // it has ended for certain
 	if err := s.stop(); err == nil || !strings.Contains(err.Error(), "exit status 1") {
 		t.Errorf("error is %v", err)
+	}
+}
+
+// Fails when a server that was stopped can't be started over the same data, or its
+// failure to stop in good order goes unnoticed.
+func TestStartAgain(t *testing.T) {
+	s, err := scripted(t, `trap 'exit $(cat "$2/code")' TERM; mkdir -p "$2"; echo 0 >"$2/code"; echo "$*" >>"$2/starts"
+`+readyLine+`; while :; do sleep 0.01; done`).launch("always")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if took, err := s.terminate(); err != nil || took <= 0 {
+		t.Fatalf("terminate took %v, %v", took, err)
+	}
+	if err := s.start("--once"); err != nil {
+		t.Fatal(err)
+	}
+	if took, err := s.crash(); err != nil || took != 0 {
+		t.Fatalf("crash took %v, %v", took, err)
+	}
+	if err := s.start(); err != nil {
+		t.Fatal(err)
+	}
+	starts, err := os.ReadFile(filepath.Join(s.data(), "starts"))
+	if lines := strings.Fields(strings.ReplaceAll(string(starts), " ", "_")); err != nil || len(lines) != 3 ||
+		lines[1] != lines[0]+"_--once" || lines[2] != lines[0] {
+		t.Errorf("starts are %s, %v", starts, err)
+	}
+	if err := os.WriteFile(filepath.Join(s.data(), "code"), []byte("3"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.terminate(); err == nil || !strings.Contains(err.Error(), "exit status 3") {
+		t.Errorf("error is %v", err)
+	}
+	if err := s.stop(); err != nil {
+		t.Errorf("stop: %v", err)
+	}
+	if left := leftBehind(t); len(left) != 0 {
+		t.Errorf("left behind %v", left)
 	}
 }
 
@@ -93,6 +132,7 @@ func TestStopOfAServerThatHasEnded(t *testing.T) {
 func TestFollowPassesOnWarnings(t *testing.T) {
 	log := `{"level":"WARN","msg":"the directory is new"}
 panic: at the disco
+{"level":"INFO","msg":"recovered","records":3,"runs":2,"keys":1,"seconds":0.5}
 {"level":"INFO","msg":"ready","url":"http://h:1"}
 {"level":"INFO","msg":"ready","url":"http://h:2"}
 {"level":"WARN","msg":"slow"}
@@ -103,7 +143,7 @@ panic: at the disco
 	if want := "server: panic: at the disco\nserver: {\"level\":\"WARN\",\"msg\":\"slow\"}\n"; to.String() != want {
 		t.Errorf("passed on %q, want %q", to.String(), want)
 	}
-	if r := <-found; r.URL != "http://h:1" {
+	if r := <-found; r.URL != "http://h:1" || r.recovered != (recovered{3, 2, 1, .5}) {
 		t.Errorf("ready is %+v", r)
 	}
 }

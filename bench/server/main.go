@@ -17,6 +17,7 @@ import (
 	"net/http/pprof"
 	"os"
 	"os/signal"
+	cpuprofile "runtime/pprof"
 	"syscall"
 	"time"
 
@@ -31,33 +32,43 @@ func main() {
 	data := flag.String("data", "", "data directory; none means a temporary one")
 	addr := flag.String("addr", "127.0.0.1:0", "where the HTTP API listens")
 	fsync := flag.String("fsync", "always", `"always" or "every=D"`)
-	profiles := flag.String("pprof", "127.0.0.1:0", "where profiles are served")
+	d := door{}
+	flag.StringVar(&d.addr, "pprof", "127.0.0.1:0", "where profiles are served")
+	flag.StringVar(&d.start, "start-profile", "", "file that takes a CPU profile of the start")
 	flag.Parse()
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
-	err := run(node.Config{DataDir: *data, Addr: *addr, Logger: log}, *fsync, *profiles)
+	err := run(node.Config{DataDir: *data, Addr: *addr, Logger: log}, *fsync, d)
 	if err != nil {
 		log.Error("the server ends", "err", err)
 		os.Exit(1)
 	}
 }
 
-func run(cfg node.Config, fsync, profiles string) error {
+// door is where profiles go.
+type door struct {
+	addr  string
+	start string // file; none when empty
+}
+
+func run(cfg node.Config, fsync string, d door) error {
 	var err error
 	if cfg.Fsync, err = persistence.ParseFsync(fsync); err != nil {
 		return err
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", profiles)
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", d.addr)
 	if err != nil {
 		return fmt.Errorf("listen for profiles: %w", err)
 	}
-	n, err := node.Start(ctx, cfg)
+	n, err := d.profiled(func() (*node.Node, error) { return node.Start(ctx, cfg) })
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
 	failed := make(chan error, 1)
 	go func() { failed <- serveProfiles(l) }()
+	r := n.Recovery()
+	cfg.Logger.Info("recovered", "records", r.Records, "runs", r.Runs, "keys", r.Keys, "seconds", r.Seconds)
 	cfg.Logger.Info("ready", "url", n.URL(), "pprof", "http://"+l.Addr().String())
 	select {
 	case <-ctx.Done():
@@ -67,6 +78,23 @@ func run(cfg node.Config, fsync, profiles string) error {
 	bounded, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	return errors.Join(err, l.Close(), n.Close(bounded))
+}
+
+// profiled starts a node under a CPU profile, if one is wanted.
+func (d door) profiled(start func() (*node.Node, error)) (*node.Node, error) {
+	if d.start == "" {
+		return start()
+	}
+	f, err := os.Create(d.start)
+	if err != nil {
+		return nil, fmt.Errorf("profile of the start: %w", err)
+	}
+	if err := cpuprofile.StartCPUProfile(f); err != nil {
+		return nil, errors.Join(fmt.Errorf("profile of the start: %w", err), f.Close())
+	}
+	n, err := start()
+	cpuprofile.StopCPUProfile()
+	return n, errors.Join(err, f.Close())
 }
 
 // serveProfiles serves net/http/pprof on a listener of its own, away from the API.
