@@ -53,6 +53,9 @@ func (l *forgetfulLog) Append(ep engine.Epoch, _ int64, _ []byte) (engine.Seq, e
 // sinkArchive keeps nothing.
 type sinkArchive struct{ runs atomic.Int64 }
 
+// Holds implements engine.Archive.
+func (a *sinkArchive) Holds() engine.ArchiveHoldings { return engine.ArchiveHoldings{} }
+
 // Put implements engine.Archive.
 func (a *sinkArchive) Put(_ context.Context, items []engine.Archived, _ []engine.ArchivedKey) error {
 	a.runs.Add(int64(len(items)))

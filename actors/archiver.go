@@ -136,6 +136,10 @@ func (a *archiver) sleep(ctx context.Context, r rest) {
 
 // round moves one batch and says how long to rest.
 func (a *archiver) round(ctx context.Context) rest {
+	if a.node.cfg.Refuse() != nil {
+		// The disk has no room, or hangs: what room there is belongs to the work under way.
+		return rest{archivePause, math.MaxInt64}
+	}
 	b := a.collect(ctx)
 	recent := a.node.cfg.RecentRuns
 	if len(b.items)+len(b.keys) > 0 {

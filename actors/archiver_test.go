@@ -2,8 +2,10 @@ package actors_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -93,6 +95,42 @@ func (w *world) whereabouts() (memory, archive int) {
 	}
 	archive, _ = w.archive.Len()
 	return memory, archive
+}
+
+// TestR14ArchiveThatLacksSomethingIsNoticed fails when a node serves although its archive
+// is gone, or when it refuses one that only lacks what retention took; with a snapshot
+// between, too.
+func TestR14ArchiveThatLacksSomethingIsNoticed(t *testing.T) {
+	for _, snapshot := range []bool{false, true} {
+		play(t, func(w *world) {
+			ids := w.endings()
+			w.id(await(w, w.submitting(keyedSubmit("sync", `{"k":"b"}`, "o1"))).RunID)
+			w.pass(actorsRecent + 3*time.Second)
+			if _, archived := w.whereabouts(); archived != len(ids) {
+				w.Fatalf("%d runs in the archive", archived)
+			}
+			if snapshot {
+				w.snapshots()
+			}
+			w.archive.Expire()
+			w.restart()
+
+			w.archive.Lose()
+			w.fall(0)
+			w.open()
+			w.commit()
+			err := w.WaitReady(w.Context())
+			if !errors.Is(err, actors.ErrArchiveLost) || !strings.Contains(err.Error(), "0 idempotency keys, and 1 were moved") {
+				w.Errorf("ready with %v", err)
+			}
+			if _, errs := w.Submit(w.life, []wire.Submit{submitOf("sync", `{}`)}); !errors.Is(errs[0], flow.ErrNotReady) || !errors.Is(errs[0], actors.ErrArchiveLost) {
+				w.Errorf("a submit is answered %v", errs[0])
+			}
+			w.acceptLoss = true
+			w.restart()
+			w.submit("sync", `{"k":"c"}`)
+		})
+	}
 }
 
 // TestR14RunsBeyondTheCountLeave fails when more ended runs than allowed stay in

@@ -192,7 +192,8 @@ func (c *capture) slice() (b []byte, more bool) {
 	return b, more
 }
 
-// counterRecords yields what a shard counts: fences, order keys, letters. See
+// counterRecords yields what a shard counts: fences, order keys, letters, what it has
+// archived. See
 // restoreShard for how they are read.
 func (st *state) counterRecords(yield func(*flow.Record)) {
 	put := func(k flow.RecordKind, f flow.Fields) { yield(&flow.Record{Kind: k, Fields: f}) }
@@ -201,6 +202,7 @@ func (st *state) counterRecords(yield func(*flow.Record)) {
 		put(flow.RecDelivered, flow.Fields{Shard: uint16(i), Number: st.mail.out[i].done})
 		put(flow.RecReceived, flow.Fields{Shard: uint16(i), Number: st.mail.in[i]})
 	}
+	st.archived.records(yield)
 }
 
 // walkLetters walks the letters that are on their way, pair by pair and in order.

@@ -105,6 +105,7 @@ func (st *state) fingerprint(now flow.Instant) string {
 		k := st.keyed.named[key]
 		fmt.Fprintf(&b, "keyed %q %s %d %d at %d\n", key, k.run, k.shard, k.letter, k.at)
 	}
+	fmt.Fprintf(&b, "archived %d keys, runs %v\n", st.archived.keys, st.archived.days)
 	fmt.Fprintf(&b, "keyed by age %v\nended %v\n", st.keyed.ages.tree.Items(), st.ended.tree.Items())
 	for i := range st.requests.fifo.len() {
 		r := st.requests.fifo.at(i)

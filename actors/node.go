@@ -67,6 +67,10 @@ type Config struct {
 	// Archive takes ended runs and idempotency keys that leave memory (R14); nil keeps
 	// them there. The caller closes it after Close.
 	Archive engine.Archive
+	// AcceptArchiveLoss serves although the archive lacks what was moved into it, with a
+	// loud word in the log. Without it such a node refuses everything, and WaitReady
+	// answers ErrArchiveLost.
+	AcceptArchiveLoss bool
 	// RecentFor and RecentRuns say how long, and how many of them, ended runs stay in
 	// memory: what is older or beyond leaves. The same goes for idempotency keys.
 	// Defaults DefaultRecentFor and DefaultRecentRuns.
@@ -116,6 +120,8 @@ type Node struct {
 	shards     []*shard
 	dispatcher *dispatcher
 	archiver   *archiver
+	holdings   holdings
+	counted    atomic.Int64 // shards whose counts of the archive are known
 	registry   registry
 	asks       asks
 	replayed   atomic.Int64
@@ -135,6 +141,9 @@ type Node struct {
 func Open(cfg Config) (*Node, error) {
 	n := &Node{cfg: cfg.withDefaults(), ready: make(chan struct{}), archiveBehind: maxArchiveBehind}
 	n.archiver = newArchiver(n)
+	if cfg.Archive != nil {
+		n.holdings.have = cfg.Archive.Holds()
+	}
 	var err error
 	if n.engine, err = actor.NewEngine(actor.NewEngineConfig()); err != nil {
 		return nil, fmt.Errorf("start the actor engine: %w", err)
@@ -161,11 +170,12 @@ func Open(cfg Config) (*Node, error) {
 	return n, nil
 }
 
-// WaitReady returns when every shard is owned and its ready set is known.
+// WaitReady returns when every shard is owned and its ready set is known. Errors:
+// ErrArchiveLost, and that of ctx.
 func (n *Node) WaitReady(ctx context.Context) error {
 	select {
 	case <-n.ready:
-		return nil
+		return n.holdings.lost()
 	case <-ctx.Done():
 		return fmt.Errorf("wait for the shards: %w", ctx.Err())
 	}
@@ -214,13 +224,14 @@ func (n *Node) shardOf(p flow.Partition) engine.ShardID {
 func (n *Node) promoted(s *shard) {
 	n.cfg.Logger.Debug("shard promoted", "shard", s.id, "epoch", s.epoch)
 	n.runs.Add(int64(len(s.st.runs)))
+	n.checkArchive(s)
 	n.owned.Add(1)
 	n.noteReady()
 }
 
 // noteReady notes the first moment at which the node can serve.
 func (n *Node) noteReady() {
-	if n.serving() == nil && n.allHeard() {
+	if err := n.serving(); (err == nil || errors.Is(err, ErrArchiveLost)) && n.allHeard() {
 		n.once.Do(func() {
 			n.serveAfterOldLeases()
 			close(n.ready)
@@ -248,6 +259,9 @@ func (n *Node) serving() error {
 		return fmt.Errorf("%d of %d shards are served: %w", owned, len(n.shards), flow.ErrNotReady)
 	case n.registry.byWorkflow.Load() == nil:
 		return fmt.Errorf("the declarations are not known yet: %w", flow.ErrNotReady)
+	}
+	if err := n.holdings.lost(); err != nil {
+		return fmt.Errorf("%w: %w", flow.ErrNotReady, err)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"bytes"
 	"fmt"
 	"testing"
 
@@ -62,14 +63,53 @@ func BenchmarkReplay(b *testing.B) {
 			entries, records := replayEntries(c.keys, c.all)
 			b.ReportAllocs()
 			for b.Loop() {
-				m := &machine{shard: &shard{node: &Node{shards: make([]*shard, 16)}}, reader: flow.NewReader()}
-				for _, e := range entries {
-					if err := m.Apply(e); err != nil {
-						b.Fatal(err)
-					}
-				}
+				replayed(b, entries)
 			}
 			b.ReportMetric(float64(records)*float64(b.N)/b.Elapsed().Seconds(), "records/s")
 		})
 	}
+}
+
+// BenchmarkRestore reads a snapshot of queued runs of one shard, on one core.
+func BenchmarkRestore(b *testing.B) {
+	for _, keys := range []int{1000, replayRuns} {
+		b.Run(fmt.Sprintf("queued/keys=%d", keys), func(b *testing.B) {
+			entries, _ := replayEntries(keys, false)
+			before := replayed(b, entries).st
+			var snapshot bytes.Buffer
+			for c, more := before.begin(1, 1, 1), true; more; {
+				var slice []byte
+				slice, more = c.slice()
+				snapshot.Write(slice)
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				m := benchMachine()
+				if err := m.Restore(bytes.NewReader(snapshot.Bytes()), 0); err != nil {
+					b.Fatal(err)
+				}
+				if got, want := len(m.st.runs), len(before.runs); got != want {
+					b.Fatalf("%d runs of %d", got, want)
+				}
+			}
+			b.ReportMetric(float64(len(before.runs))*float64(b.N)/b.Elapsed().Seconds(), "runs/s")
+		})
+	}
+}
+
+// benchMachine is the machine of one shard of 16, without the shard's goroutine.
+func benchMachine() *machine {
+	return &machine{shard: &shard{node: &Node{shards: make([]*shard, 16)}}, reader: flow.NewReader()}
+}
+
+// replayed is a machine that has applied the entries.
+func replayed(b *testing.B, entries []engine.Entry) *machine {
+	b.Helper()
+	m := benchMachine()
+	for _, e := range entries {
+		if err := m.Apply(e); err != nil {
+			b.Fatal(err)
+		}
+	}
+	return m
 }

@@ -107,6 +107,10 @@ func (st *state) restoreShard(rec *flow.Record) error {
 		st.mail.in[rec.Shard] = rec.Number
 	case flow.RecDelivered:
 		st.mail.out[rec.Shard].done = rec.Number
+	case flow.RecKeyArchived:
+		st.archived.keys = rec.Number
+	case flow.RecArchived:
+		st.archived.add(int64(rec.Order), rec.Number)
 	case flow.RecPromoted, flow.RecSent, flow.RecDeclared:
 		st.applyShard(rec)
 	default:

@@ -38,6 +38,7 @@ type shard struct {
 
 	endedSeen atomic.Int64 // what the archiver was told of: ended runs in memory
 	keysSeen  int64        // and idempotency keys
+	counted   bool         // what it has archived was compared with what is there
 
 	st        *state
 	epoch     engine.Epoch

@@ -21,6 +21,7 @@ type state struct {
 	lastSent flow.Instant // the last submit instant given: order keys strictly rise
 	mail     mailboxes
 	keyed    keyedMemory
+	archived archivedCounts
 	requests requestMemory
 	ended    byAge[flow.RunID] // runs that have ended and nobody holds
 	defs     definitions       // shard 0 only
@@ -151,6 +152,7 @@ func (st *state) forget(id flow.RunID) {
 		panic(fmt.Sprintf("run %s is archived, and it hasn't ended here or is held", id))
 	}
 	st.capture.beforeRun(slot)
+	st.archived.run(slot.run.Ended())
 	if st.listed {
 		st.index.remove(slot.run)
 		st.ended.remove(slot.run.Ended(), id)
@@ -256,6 +258,7 @@ func (st *state) applyShard(rec *flow.Record) {
 	case flow.RecKeyArchived:
 		st.capture.beforeKeyed(st.keyed.named[rec.IdempotencyKey])
 		st.keyed.forget(rec.IdempotencyKey)
+		st.archived.keys++
 	default:
 		panic(fmt.Sprintf("record %s is not a shard's", rec.Kind))
 	}

@@ -36,19 +36,20 @@ type world struct {
 	*testing.T
 	*actors.Node
 	setup
-	mem      *enginetest.Mem
-	chaos    *enginetest.Chaos
-	spy      *spy
-	archive  *enginetest.Archive // outlives every node, like a disk
-	clock    *shiftedClock
-	mu       sync.Mutex // guards fatals
-	fatals   []error
-	closed   bool
-	hold     func() // the next nodes wait out old leases, and tell it when they have
-	onAppend func(engine.ShardID)
-	dead     bool            // a shard has ended itself, as the test wanted
-	life     context.Context //nolint:containedctx // of the calls to the present node; a crash ends it
-	kill     context.CancelFunc
+	mem        *enginetest.Mem
+	chaos      *enginetest.Chaos
+	spy        *spy
+	archive    *enginetest.Archive // outlives every node, like a disk
+	clock      *shiftedClock
+	mu         sync.Mutex // guards fatals
+	fatals     []error
+	closed     bool
+	acceptLoss bool   // the next nodes serve whatever the archive lacks
+	hold       func() // the next nodes wait out old leases, and tell it when they have
+	onAppend   func(engine.ShardID)
+	dead       bool            // a shard has ended itself, as the test wanted
+	life       context.Context //nolint:containedctx // of the calls to the present node; a crash ends it
+	kill       context.CancelFunc
 }
 
 // play runs f against a fresh node in virtual time.
@@ -95,7 +96,7 @@ func (w *world) open() {
 	w.spy = &spy{onAppend: w.onAppend, Engine: w.mem, machines: make([]engine.Machine, w.shards), logs: make([]engine.Log, w.shards)}
 	n, err := actors.Open(actors.Config{
 		Engine: w.spy, Clock: w.clock, Fatal: w.fatal, Refuse: w.refuse, Observer: w.observe, MaxRuns: w.maxRuns,
-		Archive: w.archive, RecentFor: w.recentFor, RecentRuns: w.recentRuns,
+		Archive: w.archive, AcceptArchiveLoss: w.acceptLoss, RecentFor: w.recentFor, RecentRuns: w.recentRuns,
 	})
 	if err != nil {
 		w.Fatal(err)

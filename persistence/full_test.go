@@ -1,6 +1,7 @@
 package persistence
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -115,7 +116,7 @@ func TestRenewalInPlaceDoesNotTrustThePageCache(t *testing.T) {
 		t.Fatal(err)
 	}
 	shown, err := readFile(disk, name, 1<<20)
-	if err != nil || !strings.HasSuffix(string(shown), string(next)) {
+	if err != nil || !bytes.HasSuffix(shown, next) {
 		t.Fatalf("the page cache doesn't show the frame: %v", err)
 	}
 	cfg := onDisk(fullFor(disk, vfs.OpCreate, copies), 1)

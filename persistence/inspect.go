@@ -311,6 +311,7 @@ func (w *frameWalk) item(it item) error {
 		if err := w.order(it); err != nil {
 			return err
 		}
+	case kindBoot: // it has nothing to take apart
 	case kindRecovered:
 		if len(it.body) != 8 {
 			return fmt.Errorf("%w: recovered with %d bytes", errItem, len(it.body))

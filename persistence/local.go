@@ -264,6 +264,10 @@ func (l *Local) Yield() {
 	}
 }
 
+// Directory is the random name that the data directory got when it was made: what stands
+// beside the journal can be tied to it. Empty in a directory of an earlier build.
+func (l *Local) Directory() string { return l.man.Load().Directory }
+
 // Shards is the number of shards.
 func (l *Local) Shards() int { return len(l.shards) }
 

@@ -3,6 +3,7 @@ package persistence
 import (
 	"bytes"
 	"cmp"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -52,6 +53,9 @@ type manifest struct {
 	Cluster    string        `json:"cluster_id"`
 	Shards     int           `json:"shards"`
 	Partitions int           `json:"partitions"`
+	// Directory tells data directories apart: a random text, drawn when the directory is
+	// made. Absent in manifests of earlier builds.
+	Directory string `json:"directory_id,omitempty"`
 	// Boot counts the lives of the node. It is raised and durable before a life
 	// appends, so that no two lives share an epoch.
 	Boot uint64 `json:"boot"`
@@ -329,7 +333,7 @@ func freshManifest(fs vfs.FS, dir string, want manifest) (*manifest, error) {
 			return nil, fmt.Errorf("%s: %w", dir, ErrNoManifest)
 		}
 	}
-	want.Format, want.MinIndex = manifestFormat, 1
+	want.Format, want.MinIndex, want.Directory = manifestFormat, 1, rand.Text()
 	if err := want.write(fs, dir); err != nil {
 		return nil, err
 	}

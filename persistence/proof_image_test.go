@@ -197,7 +197,7 @@ func startWith(t *testing.T, cfg Config) (v verdict, err error) {
 	t.Helper()
 	l, err := Open(cfg)
 	if err != nil {
-		return verdict{refused: err}, nil
+		return verdict{refused: err}, nil //nolint:nilerr // a refusal is an answer
 	}
 	ledgers := openAll(t, l)
 	if v.refused = l.Start(t.Context()); v.refused == nil {
@@ -244,9 +244,8 @@ func (w lived) judge(t *testing.T, what string, img image, may allowed) verdict 
 		if may == allBack || may == lastMayMiss {
 			t.Fatalf("%s: refused: %v", what, v.refused)
 		}
-		clear := explained(v.refused)
-		if clear != nil {
-			t.Fatalf("%s: %v", what, clear)
+		if err := explained(v.refused); err != nil {
+			t.Fatalf("%s: %v", what, err)
 		}
 		return v
 	}
@@ -275,7 +274,7 @@ func explained(err error) error {
 	damage, ok := errors.AsType[*DamageError](err)
 	switch _, mismatch := errors.AsType[*MismatchError](err); {
 	case ok && (damage.File == "" || damage.Expected == "" || damage.Found == "" || damage.Offset < 0):
-		return fmt.Errorf("a refusal without its place: %+v", damage)
+		return fmt.Errorf("a refusal without its place: %w", err)
 	case ok && !strings.Contains(err.Error(), fmt.Sprintf("%s is damaged at offset %d", damage.File, damage.Offset)):
 		return fmt.Errorf("the message doesn't say where: %w", err)
 	case ok, mismatch, errors.Is(err, ErrNoManifest), errors.Is(err, ErrNewerFormat):

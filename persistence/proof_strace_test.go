@@ -69,8 +69,8 @@ func TestWriterProcess(t *testing.T) {
 	os.Exit(writer(dir, fsync))
 }
 
-// tell says a line with a system call that no fault is put into.
-func tell(format string, args ...any) {
+// tellf says a line with a system call that no fault is put into.
+func tellf(format string, args ...any) {
 	line := []byte(fmt.Sprintf(format, args...) + "\n")
 	if _, err := unix.Writev(1, [][]byte{line}); err != nil {
 		os.Exit(exitUnclean)
@@ -84,12 +84,12 @@ func writer(dir string, fsync Fsync) int {
 	cfg := testConfig(dir, imageShards)
 	cfg.Fsync = fsync
 	cfg.OnFatal = func(err error) {
-		tell("fatal %v", err)
+		tellf("fatal %v", err)
 		os.Exit(exitStopped)
 	}
 	l, err := Open(cfg)
 	if err != nil {
-		tell("refused %v", err)
+		tellf("refused %v", err)
 		return exitRefused
 	}
 	var machines []*telling
@@ -104,7 +104,7 @@ func writer(dir string, fsync Fsync) int {
 	}
 	ctx := context.Background()
 	if err := l.Start(ctx); err != nil {
-		tell("refused %v", err)
+		tellf("refused %v", err)
 		return exitRefused
 	}
 	for i := range writerLines {
@@ -119,10 +119,10 @@ func writer(dir string, fsync Fsync) int {
 		}
 	}
 	if err := l.Close(ctx); err != nil {
-		tell("unclean %v", err)
+		tellf("unclean %v", err)
 		return exitUnclean
 	}
-	tell("closed")
+	tellf("closed")
 	return 0
 }
 
@@ -143,7 +143,7 @@ func appendLine(ctx context.Context, s *shard, m *telling) {
 func snapshotAll(ctx context.Context, l *Local) {
 	for _, s := range slices.Backward(l.shards) {
 		if err := s.Snapshot(ctx); err != nil {
-			tell("no snapshot: %v", err)
+			tellf("no snapshot: %v", err)
 		}
 	}
 }
@@ -157,7 +157,7 @@ type telling struct {
 func (m *telling) Committed(ep engine.Epoch, upto engine.Seq) {
 	m.Ledger.Committed(ep, upto)
 	_, acked := m.Lines()
-	tell("ack %d %d", m.shard, acked)
+	tellf("ack %d %d", m.shard, acked)
 }
 
 // writerLine is line number n of a shard.

@@ -59,6 +59,7 @@ var settings = []setting{
 	{"recent", "10m", "`time` for which runs that have ended stay in memory; then they are read from the archive on disk (1s to 24h)"},
 	{"recent-runs", strconv.Itoa(actors.DefaultRecentRuns), "most ended runs in memory, `number`: beyond it the oldest leave early"},
 	{"retention", "168h", "`time` for which ended runs are kept at least; they go with the rest of their day in UTC (1h to 9600h)"},
+	{"archive-loss", lossRefuse, "`what` to do when the archive lacks what was moved into it: refuse to start, or accept and go on"},
 	{"drain-delay", "0s", "`time` for which /readyz answers 503 before the listener closes, so that a load balancer notices"},
 }
 
@@ -152,6 +153,7 @@ type configFile struct {
 	Recent     located `yaml:"recent"`
 	RecentRuns located `yaml:"recent_runs"`
 	Retention  located `yaml:"retention"`
+	Loss       located `yaml:"archive_loss"`
 	DrainDelay located `yaml:"drain_delay"`
 }
 
@@ -178,7 +180,7 @@ func readConfig(path string) (map[string]value, error) {
 	for key, l := range map[string]located{
 		"data": f.Data, "addr": f.Addr, "fsync": f.Fsync, "node_id": f.NodeID,
 		"log_format": f.LogFormat, "hosts": f.Hosts, "max_runs": f.MaxRuns, "drain_delay": f.DrainDelay,
-		"recent": f.Recent, "recent_runs": f.RecentRuns, "retention": f.Retention,
+		"recent": f.Recent, "recent_runs": f.RecentRuns, "retention": f.Retention, "archive_loss": f.Loss,
 	} {
 		if l.set {
 			out[key] = value{l.text, path + ", line " + strconv.Itoa(l.line), key}
@@ -247,6 +249,7 @@ type nodeConfig struct {
 	recent     time.Duration
 	recentRuns int64
 	retention  time.Duration
+	acceptLoss bool // of what the archive held
 	drainDelay time.Duration
 	offDefault []string // "fsync=every=1s": what an operator should see at once
 }
@@ -262,6 +265,11 @@ func checkAddr(addr string) error {
 	}
 	return nil
 }
+
+const (
+	lossRefuse = "refuse"
+	lossAccept = "accept"
+)
 
 const (
 	logText = "text"
@@ -317,6 +325,13 @@ func (vs values) nodeConfig() (nodeConfig, error) {
 	}
 	if !flow.ValidName(cfg.nodeID) {
 		errs = append(errs, check("node-id", fmt.Errorf("%q: want %s", cfg.nodeID, flow.NameRule)))
+	}
+	switch vs["archive-loss"].text {
+	case lossRefuse:
+	case lossAccept:
+		cfg.acceptLoss = true
+	default:
+		errs = append(errs, check("archive-loss", fmt.Errorf("%q: want %s or %s", vs["archive-loss"].text, lossRefuse, lossAccept)))
 	}
 	if cfg.logFormat != logText && cfg.logFormat != logJSON {
 		errs = append(errs, check("log-format", fmt.Errorf("%q: want %s or %s", cfg.logFormat, logText, logJSON)))

@@ -211,12 +211,12 @@ func (c *crew) submitOne(s submit) (id string, ok bool) {
 // there is no answer, nobody knows whether it made a run.
 func (c *crew) submitOnce(s submit) (id string, ok bool) {
 	status, answer := c.send(http.MethodPost, "/v1/workflows/"+s.workflow+"/runs", s.body())
-	switch {
-	case status == 202:
+	switch status {
+	case 202:
 		id = answer.Get("run_id").String()
 		c.ledger.submitted(s, id)
 		return id, true
-	case status == 0 || status == 503 || status == 429:
+	case 0, 503, 429:
 		c.ledger.note(func() { c.ledger.unknown++ })
 		return "", c.pause(retryPause)
 	default:

@@ -50,7 +50,7 @@ func TestJournalFormatNamesEveryRecord(t *testing.T) {
 	_, table, _ := strings.Cut(page, "| kind | name | fields |")
 	table, _, _ = strings.Cut(table, "\n\n")
 	rows := 0
-	for k := flow.RecordKind(0); k < flow.RecVolatile; k++ {
+	for k := range flow.RecVolatile {
 		if !k.Known() {
 			continue
 		}

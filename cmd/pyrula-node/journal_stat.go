@@ -98,7 +98,7 @@ func (p *program) journalStat(ctx context.Context, d *directory) error {
 	if st.Records > 0 {
 		st.BytesPerRecord = float64(st.Bytes) / float64(st.Records)
 	}
-	printed := error(nil)
+	var printed error
 	if p.asJSON {
 		printed = p.object(st)
 	} else {

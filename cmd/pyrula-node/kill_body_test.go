@@ -97,7 +97,7 @@ func (c *crew) whole(grant gjson.Result) {
 	l.look(func() {
 		tag, known := l.tags[id] // an answer may be lost, or still under way
 		if s := l.submits[tag]; known && (grant.Get("params").Raw != s.params() || grant.Get("workflow").String() != s.workflow) {
-			l.wrong("run %s was submitted to %s with %s and is granted as %s", id, s.workflow, s.params(), grant)
+			l.wrongf("run %s was submitted to %s with %s and is granted as %s", id, s.workflow, s.params(), grant)
 		}
 	})
 }

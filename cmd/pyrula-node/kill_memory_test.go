@@ -109,10 +109,10 @@ func (l *ledger) compare(k known, have map[string]gjson.Result) {
 			run, s := have[id], k.submits[tag]
 			switch {
 			case !run.Exists():
-				l.wrong("run %s of submit %s was acknowledged and is gone", id, tag)
+				l.wrongf("run %s of submit %s was acknowledged and is gone", id, tag)
 			case run.Get("workflow").String() != s.workflow,
 				s.guard == byKey && run.Get("idempotency_key").String() != "key "+tag:
-				l.wrong("submit %s to %s was acknowledged, and the run is %s", tag, s.workflow, run)
+				l.wrongf("submit %s to %s was acknowledged, and the run is %s", tag, s.workflow, run)
 			}
 		}
 		for id, all := range k.endings {
@@ -123,7 +123,7 @@ func (l *ledger) compare(k known, have map[string]gjson.Result) {
 			// One that executes ends as cancelled when its worker has stopped.
 			asked := verb == "cancel" && (status == "cancelled" || have[id].Get("cancel_requested").Bool())
 			if status != "terminated" && !asked {
-				l.wrong("the %s of run %s was acknowledged, and it is %s", verb, id, have[id])
+				l.wrongf("the %s of run %s was acknowledged, and it is %s", verb, id, have[id])
 			}
 		}
 		for id, run := range have {
@@ -137,11 +137,11 @@ func (l *ledger) compareEnd(id string, e ending, run gjson.Result) {
 	status := run.Get("status").String()
 	switch {
 	case isFinal(e.status) && status != e.status:
-		l.wrong("run %s was acknowledged as %s by %s, and it is %s", id, e.status, e.verb, run)
+		l.wrongf("run %s was acknowledged as %s by %s, and it is %s", id, e.status, e.verb, run)
 	case e.status == "completed" && run.Get("result.fence").Uint() != e.fence:
-		l.wrong("run %s was completed with fence %d, and its result is %s", id, e.fence, run.Get("result"))
+		l.wrongf("run %s was completed with fence %d, and its result is %s", id, e.fence, run.Get("result"))
 	case e.status == "failed" && run.Get("error.type").String() == "":
-		l.wrong("run %s failed and has no error: %s", id, run)
+		l.wrongf("run %s failed and has no error: %s", id, run)
 	}
 }
 
@@ -154,12 +154,12 @@ func (l *ledger) compareSelf(id string, run gjson.Result) {
 			l.finals[id] = run.Raw
 		}
 		if l.finals[id] != run.Raw {
-			l.wrong("ended run %s was %s and is %s", id, l.finals[id], run)
+			l.wrongf("ended run %s was %s and is %s", id, l.finals[id], run)
 		}
 	case l.finals[id] != "":
-		l.wrong("run %s had ended as %s and is %s", id, l.finals[id], run)
+		l.wrongf("run %s had ended as %s and is %s", id, l.finals[id], run)
 	case status != "executing" && run.Get("wait.reason").String() == "":
-		l.wrong("run %s waits for no reason: %s", id, run)
+		l.wrongf("run %s waits for no reason: %s", id, run)
 	}
 }
 
@@ -171,21 +171,21 @@ func (c *crew) closely(t *testing.T, k known, id string) {
 	run, events := c.ask(t, "/v1/runs/"+id), c.ask(t, "/v1/runs/"+id+"/events").Get("events").Array()
 	l.note(func() {
 		if final := l.finals[id]; final != "" && final != run.Raw {
-			l.wrong("ended run %s was listed as %s and is %s", id, final, run)
+			l.wrongf("ended run %s was listed as %s and is %s", id, final, run)
 		}
 		before := l.events[id]
 		if len(events) < len(before) {
-			l.wrong("run %s had %d events and has %d", id, len(before), len(events))
+			l.wrongf("run %s had %d events and has %d", id, len(before), len(events))
 			return
 		}
 		for i := range before {
 			if before[i].Raw != events[i].Raw {
-				l.wrong("event %d of run %s was %s and is %s", i, id, before[i], events[i])
+				l.wrongf("event %d of run %s was %s and is %s", i, id, before[i], events[i])
 			}
 		}
 		l.events[id] = events
 		for _, fault := range faultsOf(events, k.grants[id], k.endings[id]) {
-			l.wrong("run %s: %s: %s", id, fault, events)
+			l.wrongf("run %s: %s: %s", id, fault, events)
 		}
 	})
 	ends := k.endings[id]

@@ -71,14 +71,14 @@ func (l *ledger) look(read func()) {
 	read()
 }
 
-// wrong writes down that a promise was broken; mu is held.
-func (l *ledger) wrong(format string, args ...any) {
+// wrongf writes down that a promise was broken; mu is held.
+func (l *ledger) wrongf(format string, args ...any) {
 	l.faults = append(l.faults, fmt.Sprintf(format, args...))
 }
 
-// faultf is wrong for those who don't hold mu.
+// faultf is wrongf for those who don't hold mu.
 func (l *ledger) faultf(format string, args ...any) {
-	l.note(func() { l.wrong(format, args...) })
+	l.note(func() { l.wrongf(format, args...) })
 }
 
 // ack counts an acknowledgement; mu is held.
@@ -91,12 +91,12 @@ func (l *ledger) submitted(s submit, id string) {
 	l.note(func() {
 		if first, known := l.ids[s.tag]; known {
 			if first != id {
-				l.wrong("submit %s named run %s and then %s", s.tag, first, id)
+				l.wrongf("submit %s named run %s and then %s", s.tag, first, id)
 			}
 			return
 		}
 		if other, taken := l.tags[id]; taken {
-			l.wrong("submits %s and %s are both run %s", other, s.tag, id)
+			l.wrongf("submits %s and %s are both run %s", other, s.tag, id)
 		}
 		s.acked = time.Now()
 		l.ids[s.tag], l.tags[id], l.submits[s.tag] = id, s.tag, s
@@ -115,7 +115,7 @@ func (l *ledger) declaring(workflow, gates string) {
 func (l *ledger) granted(id string, fence uint64) {
 	l.note(func() {
 		if slices.Contains(l.grants[id], fence) {
-			l.wrong("run %s was granted twice under fence %d", id, fence)
+			l.wrongf("run %s was granted twice under fence %d", id, fence)
 		}
 		l.grants[id] = append(l.grants[id], fence)
 		l.ack("claim")
@@ -152,7 +152,7 @@ func (l *ledger) enter(key, id string, lease time.Time) {
 	l.note(func() {
 		l.bodies[id]++
 		if l.under(id) > 0 {
-			l.wrong("two bodies of run %s at once", id)
+			l.wrongf("two bodies of run %s at once", id)
 		}
 		l.hold(id, id, lease)
 		if key == "" {
@@ -162,7 +162,7 @@ func (l *ledger) enter(key, id string, lease time.Time) {
 		n := l.under(key)
 		l.most = max(l.most, n)
 		if n > slots {
-			l.wrong("%d bodies of %s at once, the last of run %s", n, key, id)
+			l.wrongf("%d bodies of %s at once, the last of run %s", n, key, id)
 		}
 	})
 }

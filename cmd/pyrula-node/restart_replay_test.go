@@ -122,13 +122,13 @@ func (e *early) knock(w *witness, stop <-chan struct{}) {
 				taken = path
 			}
 			if at := answer.Get(`runs.#(key=="a")`); at.Exists() {
-				e.fault("granted %s beside a holder that was replayed", at)
+				e.faultf("granted %s beside a holder that was replayed", at)
 			}
 		}
 		status, answer := ask(client, w.url+"/readyz", "")
 		e.note("/readyz", status)
 		if taken != "" && status != 200 {
-			e.fault("%s was answered before the node was ready: %d %s", taken, status, answer)
+			e.faultf("%s was answered before the node was ready: %d %s", taken, status, answer)
 		}
 		select {
 		case <-again.C:
@@ -166,7 +166,7 @@ func (e *early) note(path string, status int) {
 	e.answers[fmt.Sprintf("%s %d", path, status)]++
 }
 
-func (e *early) fault(format string, args ...any) {
+func (e *early) faultf(format string, args ...any) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.faults = append(e.faults, fmt.Sprintf(format, args...))

@@ -118,7 +118,7 @@ func (p *program) logger(cfg nodeConfig) *slog.Logger {
 func (p *program) start(ctx context.Context, cfg nodeConfig, log *slog.Logger) (*node.Node, error) {
 	return node.Start(ctx, node.Config{
 		DataDir: cfg.data, Addr: cfg.addr, NodeID: cfg.nodeID, Fsync: cfg.fsync, MaxRuns: cfg.maxRuns, Hosts: cfg.hosts, Logger: log,
-		RecentFor: cfg.recent, RecentRuns: cfg.recentRuns, Retention: cfg.retention,
+		RecentFor: cfg.recent, RecentRuns: cfg.recentRuns, Retention: cfg.retention, AcceptArchiveLoss: cfg.acceptLoss,
 		Progress: func(at persistence.Progress) {
 			log.Info("recovery goes on", "snapshot_bytes", at.Restored, "of_bytes", at.OfRestored, "segment", at.Segments, "of", at.OfSegments,
 				"entries", at.Entries, "bytes", at.Bytes, "elapsed", at.Elapsed.Round(time.Millisecond))

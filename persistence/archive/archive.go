@@ -34,6 +34,10 @@ type Config struct {
 	// Dir is the archive's directory; it and those above it are made if they are
 	// missing.
 	Dir string
+	// Owner names the data directory that the archive belongs to, at most MaxOwner bytes;
+	// it is written into each new file. A file of another owner is refused. Empty: files
+	// of any owner are taken.
+	Owner string
 	// Retention is how long an item is kept after its end, at least; it is removed
 	// with the rest of its UTC day. MinRetention to MaxRetention; default
 	// DefaultRetention.
@@ -71,8 +75,14 @@ func (c Config) validate() error {
 	if c.Retention < MinRetention || c.Retention > MaxRetention {
 		return fmt.Errorf("configuration of the archive: retention is %s, want %s to %s", c.Retention, MinRetention, MaxRetention)
 	}
+	if len(c.Owner) > MaxOwner {
+		return fmt.Errorf("configuration of the archive: owner has %d bytes, want at most %d", len(c.Owner), MaxOwner)
+	}
 	return nil
 }
+
+// MaxOwner bounds Config.Owner, in bytes.
+const MaxOwner = 256
 
 // Archive is an engine.Archive in a directory. Its methods are safe for any
 // goroutine; Put, Expire and Close wait for each other, readers wait for none of
@@ -96,7 +106,7 @@ type Archive struct {
 
 var _ engine.Archive = (*Archive)(nil)
 
-// Open opens every file of a directory and removes those whose retention is over.
+// Open opens every file of a directory. It removes nothing that may be wanted: see Expire.
 // Errors: ErrLocked, ErrNewerFormat, a DamageError, and those of the disk.
 func Open(cfg Config) (*Archive, error) {
 	cfg = cfg.withDefaults()
@@ -151,14 +161,10 @@ func (a *Archive) openAll(disk vfs.FS) error {
 	var strange []string
 	haveKeys := false
 	for _, info := range infos {
-		start, isDay := parseDay(info.Name)
+		_, isDay := parseDay(info.Name)
 		switch {
-		case isDay && a.expired(start, a.cfg.Now()):
-			if err := disk.Remove(filepath.Join(a.cfg.Dir, info.Name)); err != nil {
-				return fmt.Errorf("remove expired day: %w", err)
-			}
 		case isDay:
-			f, err := openFile(a.cfg.Dir, info.Name)
+			f, err := a.openFile(info.Name)
 			if err != nil {
 				return err
 			}
@@ -181,12 +187,41 @@ func (a *Archive) openAll(disk vfs.FS) error {
 		if len(a.days) > 0 {
 			a.cfg.Logger.Warn("archive has no file of keys and starts a new one: old keys are forgotten", "dir", a.cfg.Dir)
 		}
-		if err := create(a.cfg.Dir, keysName); err != nil {
+		if err := create(a.cfg.Dir, keysName, a.cfg.Owner); err != nil {
 			return err
 		}
 	}
-	a.keys, err = openFile(a.cfg.Dir, keysName)
+	a.keys, err = a.openFile(keysName)
 	return err
+}
+
+// openFile opens a file that belongs to the owner.
+func (a *Archive) openFile(name string) (*file, error) {
+	f, err := openFile(a.cfg.Dir, name)
+	if err != nil {
+		return nil, err
+	}
+	if owner := f.state.Load().owner; a.cfg.Owner != "" && owner != "" && owner != a.cfg.Owner {
+		err := &DamageError{File: f.path, What: "it is of the data directory " + owner + ", not of " + a.cfg.Owner}
+		return nil, errors.Join(err, f.close())
+	}
+	return f, nil
+}
+
+// Holds counts what the archive has, by day; see engine.Archive.
+func (a *Archive) Holds() engine.ArchiveHoldings {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	h := engine.ArchiveHoldings{Days: make(map[int64]uint64)}
+	if a.closed {
+		return h
+	}
+	keys := a.keys.seen()
+	h.Keys, h.Oldest = keys.counters.items, keys.oldest
+	for _, f := range a.days {
+		h.Days[f.start.UnixNano()] = f.seen().counters.items
+	}
+	return h
 }
 
 // Get returns the body of an item; the caller owns it. Errors: engine.ErrNotArchived;

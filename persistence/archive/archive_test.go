@@ -191,19 +191,72 @@ func TestR14RetentionRemovesWholeDays(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(cfg.Dir, "2026-12-01.db")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the file of an expired day: %v", err)
 	}
-	// What is too old already is left out, also when it replaces.
-	mustPut(t, a, []engine.Archived{last, {ID: next.ID, Ended: first.Ended, Kind: 1}})
-	wantGone(t, a, last.ID)
-	wantGet(t, a, next)
-	// A day that ends while the node is down goes with the start, unread.
+	// A run that is moved late is kept until the next removal, and then gone for good.
+	late := itemOf(2, midnight.Add(-1))
+	mustPut(t, a, []engine.Archived{late})
+	wantGet(t, a, late)
+	if n, err := a.Expire(); n != 1 || err != nil {
+		t.Fatalf("removed %d, %v", n, err)
+	}
+	wantGone(t, a, late.ID)
+	// The newest day stays, whatever the clock says: it may be the clock that is wrong. A
+	// start removes nothing.
 	mustClose(t, a)
-	now.set(over.Add(day))
-	if err := os.WriteFile(filepath.Join(cfg.Dir, "2026-12-02.db"), []byte("rotten"), 0o600); err != nil {
+	now.set(over.Add(1000 * day))
+	a = mustOpen(t, cfg)
+	if n, err := a.Expire(); n != 0 || err != nil {
+		t.Fatalf("removed %d, %v", n, err)
+	}
+	wantGet(t, a, next)
+	if h := a.Holds(); h.Oldest != midnight.UnixNano() || h.Days[midnight.UnixNano()] != 1 || h.Keys != 1 {
+		t.Errorf("it holds %+v", h)
+	}
+	// A file that only has the name of an old day is refused.
+	mustClose(t, a)
+	if err := os.Rename(filepath.Join(cfg.Dir, "2026-12-02.db"), filepath.Join(cfg.Dir, "2020-01-01.db")); err != nil {
 		t.Fatal(err)
 	}
-	a = mustOpen(t, cfg)
-	if s := a.Stats(); s.Days != 0 || s.Keys != 1 {
-		t.Errorf("stats = %+v", s)
+	if _, err := Open(cfg); !errors.Is(err, ErrDamaged) {
+		t.Errorf("a renamed day: %v", err)
+	}
+}
+
+// TestR14ForeignAndMovedFiles fails when a file of another data directory is taken for
+// one's own, or when something is acknowledged that stands in a file which nobody will
+// find again.
+func TestR14ForeignAndMovedFiles(t *testing.T) {
+	cfg := quiet(t.TempDir())
+	cfg.Owner = "mine"
+	a := mustOpen(t, cfg)
+	mustPut(t, a, itemsOf(0, 5, noon), engine.ArchivedKey{Text: "k"})
+	mustClose(t, a)
+	other := cfg
+	other.Owner = "yours"
+	if _, err := Open(other); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "of the data directory mine, not of yours") {
+		t.Errorf("a foreign archive: %v", err)
+	}
+	for _, name := range []string{"2026-12-01.db", keysName} {
+		for what, away := range map[string]func(string) error{
+			"removed": os.Remove,
+			"replaced": func(path string) error {
+				data, err := os.ReadFile(path)
+				if err != nil {
+					return err
+				}
+				return errors.Join(os.Remove(path), os.WriteFile(path, data, 0o600))
+			},
+		} {
+			own := quiet(t.TempDir())
+			a := mustOpen(t, own)
+			mustPut(t, a, itemsOf(0, 5, noon), engine.ArchivedKey{Text: "k"})
+			if err := away(filepath.Join(own.Dir, name)); err != nil {
+				t.Fatal(err)
+			}
+			if err := a.Put(t.Context(), itemsOf(5, 6, noon), []engine.ArchivedKey{{Text: "l"}}); err == nil || !strings.Contains(err.Error(), name) {
+				t.Errorf("a put when %s is %s: %v", name, what, err)
+			}
+			mustClose(t, a)
+		}
 	}
 }
 

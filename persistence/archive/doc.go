@@ -7,10 +7,10 @@
 //
 // What stands in a file (all numbers big-endian):
 //
-//	day file   meta   "format" -> u32   "name" -> file name   "counters" -> items u64 | bytes u64
+//	day file   meta   "format" -> u32   "name" -> file name   "owner" -> text   "counters" -> items u64 | bytes u64
 //	           runs   id -> version 1 | CRC32C 4 | ended 8 | kind 1 | group length 2 | group | body
 //	           lists  group length 2 | group | kind 1 | id -> nothing
-//	keys.db    meta   the same
+//	keys.db    meta   the same, and "oldest" -> first instant of the first day that wasn't removed
 //	           keys   text -> version 1 | CRC32C 4 | value
 //
 // The checksum covers the key of the entry and all that follows it.

@@ -14,8 +14,10 @@ func (a *Archive) over(start time.Time) time.Time { return start.Add(day + a.cfg
 // expired says whether a day is gone, or would be with the next Expire.
 func (a *Archive) expired(start, now time.Time) bool { return !now.Before(a.over(start)) }
 
-// Expire removes the files of the days whose end is at least the retention ago.
-// Reads that are under way end first. Error: ErrClosed, those of the disk; what it
+// Expire removes the files of the days whose end is at least the retention ago, but
+// never the newest: a clock that is wrong must not wipe out everything, and a newer day
+// shows that time has passed. That a day is gone for good is written down first. Reads
+// that are under way end first. Error: ErrClosed, those of the disk; what it
 // leaves behind then is removed by the next Open.
 func (a *Archive) Expire() (removed int, err error) {
 	a.write.Lock()
@@ -27,6 +29,9 @@ func (a *Archive) Expire() (removed int, err error) {
 		}
 		if f == nil {
 			break
+		}
+		if err := a.keys.noteOldest(f.start.Add(day)); err != nil {
+			return removed, fmt.Errorf("note an expired day: %w", err)
 		}
 		if err := f.close(); err != nil {
 			return removed, fmt.Errorf("close expired day: %w", err)
@@ -55,7 +60,7 @@ func (a *Archive) takeExpired() (*file, error) {
 		return nil, ErrClosed
 	}
 	last := len(a.days) - 1
-	if last < 0 || !a.expired(a.days[last].start, a.cfg.Now()) {
+	if last < 1 || !a.expired(a.days[last].start, a.cfg.Now()) {
 		return nil, nil
 	}
 	f := a.days[last]
@@ -63,11 +68,11 @@ func (a *Archive) takeExpired() (*file, error) {
 	return f, nil
 }
 
-// NextExpiry is when Expire has work next; false while there are no days.
+// NextExpiry is when Expire has work next; false while no day can expire.
 func (a *Archive) NextExpiry() (time.Time, bool) {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
-	if len(a.days) == 0 {
+	if len(a.days) < 2 {
 		return time.Time{}, false
 	}
 	return a.over(a.days[len(a.days)-1].start), true

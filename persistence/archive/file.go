@@ -49,6 +49,8 @@ var (
 
 	formatKey   = []byte("format")
 	nameKey     = []byte("name")
+	ownerKey    = []byte("owner")
+	oldestKey   = []byte("oldest")
 	countersKey = []byte("counters")
 )
 
@@ -91,7 +93,7 @@ func dataBucket(name string) []byte {
 
 // create makes a file with its buckets. It gets its name when all of it is on disk,
 // so a crash leaves no half-made file under a name that counts.
-func create(dir, name string) error {
+func create(dir, name, owner string) error {
 	disk := vfs.OS{}
 	temp := filepath.Join(dir, name+tempSuffix)
 	if err := disk.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -102,7 +104,7 @@ func create(dir, name string) error {
 		return fmt.Errorf("create %s: %w", name, err)
 	}
 	db.AllocSize = growBytes
-	err = db.Update(func(tx *bbolt.Tx) error { return fillNew(tx, name) })
+	err = db.Update(func(tx *bbolt.Tx) error { return fillNew(tx, name, owner) })
 	if err = errors.Join(err, db.Close()); err != nil {
 		return fmt.Errorf("create %s: %w", name, err)
 	}
@@ -115,7 +117,7 @@ func create(dir, name string) error {
 	return nil
 }
 
-func fillNew(tx *bbolt.Tx, name string) error {
+func fillNew(tx *bbolt.Tx, name, owner string) error {
 	buckets := [][]byte{dataBucket(name)}
 	if name != keysName {
 		buckets = append(buckets, listsBucket)
@@ -128,6 +130,11 @@ func fillNew(tx *bbolt.Tx, name string) error {
 	m, err := tx.CreateBucket(metaBucket)
 	if err != nil {
 		return err
+	}
+	if owner != "" {
+		if err := m.Put(ownerKey, []byte(owner)); err != nil {
+			return err
+		}
 	}
 	return errors.Join(
 		m.Put(formatKey, []byte{0, 0, 0, formatVersion}), m.Put(nameKey, []byte(name)), m.Put(countersKey, counters{}.encode()),
@@ -212,6 +219,23 @@ func (f *file) close() error {
 		return nil // bbolt has closed it when it couldn't open it
 	}
 	return err
+}
+
+// inPlace fails when the name of the file doesn't lead to it any more: what is written
+// would be gone with the process.
+func (f *file) inPlace() error {
+	now, err := os.Stat(f.path)
+	if err != nil {
+		return fmt.Errorf("archive file isn't in its place any more: %w", err)
+	}
+	opened, err := f.disk.Stat()
+	if err != nil {
+		return fmt.Errorf("look at the open archive file %s: %w", f.path, err)
+	}
+	if !os.SameFile(now, opened) {
+		return fmt.Errorf("another file is in the place of %s, which is open", f.path)
+	}
+	return nil
 }
 
 // view is the file as it was at one moment. Release it soon: meanwhile no page of

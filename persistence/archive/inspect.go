@@ -102,9 +102,9 @@ func inspectFile(ctx context.Context, dir string, rep *FileReport) (err error) {
 		return err
 	}
 	rep.Items, rep.Bytes, rep.Pages = st.counters.items, st.counters.bytes, st.pages
-	in := inspection{ctx: ctx, state: st, p: st.pagesOf(f.path, disk), used: make([]bool, st.pages), seed: maphash.MakeSeed()}
+	in := inspection{state: st, p: st.pagesOf(f.path, disk), used: make([]bool, st.pages), seed: maphash.MakeSeed()}
 	in.isKeys, in.day = f.name == keysName, rep.Day
-	if err := in.run(); err != nil {
+	if err := in.run(ctx); err != nil {
 		return err
 	}
 	rep.Free = in.free
@@ -113,7 +113,6 @@ func inspectFile(ctx context.Context, dir string, rep *FileReport) (err error) {
 
 // inspection reads one file from end to end.
 type inspection struct {
-	ctx    context.Context
 	state  *state
 	p      pages
 	used   []bool // by page
@@ -129,10 +128,10 @@ type inspection struct {
 	wanted, standing uint64
 }
 
-func (in *inspection) run() error {
+func (in *inspection) run(ctx context.Context) error {
 	in.used[0], in.used[1] = true, true // the meta pages
 	trees := map[string]tree{}
-	err := in.walk(span{id: in.state.root}, 0, func(name, value []byte, bucket bool) error {
+	err := in.walk(ctx, span{id: in.state.root}, 0, func(name, value []byte, bucket bool) error {
 		t, ok := parseTree(value)
 		if !bucket || !ok {
 			return in.p.damaged("%q in its root isn't a bucket", name)
@@ -161,7 +160,7 @@ func (in *inspection) run() error {
 		if visit == nil {
 			return in.p.damaged("it has a bucket %s", name)
 		}
-		if err := in.walk(span{id: t.root, inline: t.inline}, 0, visit); err != nil {
+		if err := in.walk(ctx, span{id: t.root, inline: t.inline}, 0, visit); err != nil {
 			return err
 		}
 	}
@@ -219,8 +218,8 @@ type span struct {
 }
 
 // walk visits all entries below a page, in order.
-func (in *inspection) walk(s span, depth int, visit func(k, v []byte, bucket bool) error) error {
-	if err := in.ctx.Err(); err != nil {
+func (in *inspection) walk(ctx context.Context, s span, depth int, visit func(k, v []byte, bucket bool) error) error {
+	if err := ctx.Err(); err != nil {
 		return err
 	}
 	data := s.inline
@@ -258,7 +257,7 @@ func (in *inspection) walk(s span, depth int, visit func(k, v []byte, bucket boo
 		if i+1 < p.count {
 			below.high = p.key(i + 1)
 		}
-		if err := in.walk(below, depth+1, visit); err != nil {
+		if err := in.walk(ctx, below, depth+1, visit); err != nil {
 			return err
 		}
 	}
@@ -266,7 +265,7 @@ func (in *inspection) walk(s span, depth int, visit func(k, v []byte, bucket boo
 }
 
 func (in *inspection) visitMeta(k, _ []byte, bucket bool) error {
-	for _, known := range [][]byte{formatKey, nameKey, countersKey} {
+	for _, known := range [][]byte{formatKey, nameKey, ownerKey, oldestKey, countersKey} {
 		if bytes.Equal(k, known) && !bucket {
 			return nil
 		}
@@ -292,7 +291,7 @@ func (in *inspection) visitRun(k, v []byte, bucket bool) error {
 }
 
 func (in *inspection) visitList(k, v []byte, bucket bool) error {
-	if _, _, ok := parseListKey(k); !ok || bucket || len(v) > 0 {
+	if _, ok := parseListKey(k); !ok || bucket || len(v) > 0 {
 		return in.p.damaged("a list has the key %x", k)
 	}
 	in.lists++

@@ -127,7 +127,7 @@ func parseMeta(id int, data []byte) (m meta, wrong string) {
 		return meta{}, fmt.Sprintf("it has bbolt version %d, want %d", v, boltVersion)
 	}
 	h := fnv.New64a()
-	h.Write(b[:metaBytes])
+	_, _ = h.Write(b[:metaBytes]) // a hash takes everything
 	if h.Sum64() != native.Uint64(b[metaBytes:]) {
 		return meta{}, "it has a meta page with a wrong checksum"
 	}

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"slices"
+	"time"
 
 	"go.etcd.io/bbolt"
 
@@ -40,7 +42,7 @@ func (a *Archive) Put(ctx context.Context, items []engine.Archived, keys []engin
 	a.write.Lock()
 	defer a.write.Unlock()
 	p := putting{Archive: a, ctx: ctx}
-	for _, some := range a.byDay(items) {
+	for _, some := range byDay(items) {
 		if err := p.day(some); err != nil {
 			return err
 		}
@@ -95,15 +97,11 @@ func checkBounds(items []engine.Archived, keys []engine.ArchivedKey) error {
 	return nil
 }
 
-// byDay leaves out what retention is over for, sorts the rest by day and id, and
-// cuts it into days.
-func (a *Archive) byDay(items []engine.Archived) [][]*engine.Archived {
-	now := a.cfg.Now()
-	var all []*engine.Archived
+// byDay sorts items by day and id, and cuts them into days.
+func byDay(items []engine.Archived) [][]*engine.Archived {
+	all := make([]*engine.Archived, len(items))
 	for i := range items {
-		if !a.expired(dayOf(items[i].Ended), now) {
-			all = append(all, &items[i])
-		}
+		all[i] = &items[i]
 	}
 	byID := func(x, y *engine.Archived) int { return bytes.Compare(x.ID[:], y.ID[:]) }
 	all = lastOfEach(all, byID)
@@ -202,10 +200,10 @@ func (p *putting) fileOf(it *engine.Archived) (*file, error) {
 		return p.days[at], nil
 	}
 	name := dayName(start)
-	if err := create(p.cfg.Dir, name); err != nil {
+	if err := create(p.cfg.Dir, name, p.cfg.Owner); err != nil {
 		return nil, err
 	}
-	f, err := openFile(p.cfg.Dir, name)
+	f, err := p.openFile(name)
 	if err != nil {
 		return nil, err
 	}
@@ -359,9 +357,22 @@ func (f *file) countKeys(all []*engine.ArchivedKey) (counters, error) {
 	return sum, nil
 }
 
+// noteOldest writes down the first day that hasn't been removed; it never falls.
+func (f *file) noteOldest(start time.Time) error {
+	if f.seen().oldest >= start.UnixNano() {
+		return nil // a run that was moved late had made the day anew
+	}
+	return f.update(func(tx *bbolt.Tx) error {
+		return tx.Bucket(metaBucket).Put(oldestKey, binary.BigEndian.AppendUint64(nil, uint64(start.UnixNano())))
+	})
+}
+
 // update runs a transaction of bbolt. Nobody else writes to the file.
 func (f *file) update(change func(tx *bbolt.Tx) error) error {
 	err := f.guard("write", func() error { return f.db.Update(change) })
+	if err == nil {
+		err = f.inPlace()
+	}
 	if err != nil {
 		// Whether the transaction is on disk is unknown, and a second fsync wouldn't
 		// tell: nothing is written to this file any more.

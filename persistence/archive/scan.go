@@ -125,13 +125,13 @@ func (s *stream) body() ([]byte, error) {
 type merge []*stream
 
 // Len, Less, Swap, Push and Pop make it a heap.
-func (m merge) Len() int { return len(m) }
+func (m *merge) Len() int { return len(*m) }
 
 // Less puts the greater id first.
-func (m merge) Less(i, j int) bool { return bytes.Compare(m[i].id[:], m[j].id[:]) > 0 }
+func (m *merge) Less(i, j int) bool { return bytes.Compare((*m)[i].id[:], (*m)[j].id[:]) > 0 }
 
 // Swap swaps two streams.
-func (m merge) Swap(i, j int) { m[i], m[j] = m[j], m[i] }
+func (m *merge) Swap(i, j int) { (*m)[i], (*m)[j] = (*m)[j], (*m)[i] }
 
 // Push adds a stream.
 func (m *merge) Push(x any) { *m = append(*m, x.(*stream)) }
@@ -214,7 +214,7 @@ func (v *view) matching(q engine.ArchiveQuery) ([]list, error) {
 		if err != nil || key == nil {
 			return found, err
 		}
-		l, _, ok := parseListKey(key)
+		l, ok := parseListKey(key)
 		if !ok {
 			return nil, v.pages.damaged("a list has the key %x", key)
 		}

@@ -12,7 +12,9 @@ import (
 type state struct {
 	meta
 
-	data     tree // runs, or keys
+	owner    string
+	oldest   int64 // first instant of the first day that wasn't removed; keys.db only
+	data     tree  // runs, or keys
 	lists    tree
 	counters counters
 }
@@ -128,11 +130,23 @@ func (s *state) readBuckets(p *pages, name string) error {
 	if string(said) != name {
 		return p.damaged("it is called %s inside", said)
 	}
+	owner, _, err := c.get(ownerKey)
+	if err != nil {
+		return err
+	}
+	s.owner = string(owner)
+	oldest, _, err := c.get(oldestKey)
+	if err != nil {
+		return err
+	}
+	if len(oldest) == 8 {
+		s.oldest = int64(binary.BigEndian.Uint64(oldest))
+	}
 	count, _, err := c.get(countersKey)
 	if err != nil {
 		return err
 	}
-	ok := false
+	var ok bool
 	if s.counters, ok = parseCounters(count); !ok {
 		return p.damaged("it has no counters")
 	}

@@ -109,16 +109,16 @@ func (l list) prefix() []byte {
 // key is the place of an item in the list.
 func (l list) key(id []byte) []byte { return append(l.prefix(), id...) }
 
-// parseListKey takes a key of the lists apart; id is a part of the key.
-func parseListKey(key []byte) (l list, id []byte, ok bool) {
+// parseListKey says which list a key of the lists belongs to.
+func parseListKey(key []byte) (l list, ok bool) {
 	if len(key) < listBytes+idBytes {
-		return list{}, nil, false
+		return list{}, false
 	}
 	n := int(binary.BigEndian.Uint16(key))
 	if len(key) != listBytes+n+idBytes {
-		return list{}, nil, false
+		return list{}, false
 	}
-	return list{group: string(key[2 : 2+n]), kind: key[2+n]}, key[listBytes+n:], key[2+n] != 0
+	return list{group: string(key[2 : 2+n]), kind: key[2+n]}, key[2+n] != 0
 }
 
 // counters is what a file says about itself.

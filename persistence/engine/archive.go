@@ -32,6 +32,23 @@ type ArchiveQuery struct {
 	Before ArchiveID // exclusive; zero: from the newest
 }
 
+// ArchiveHoldings counts what an archive has.
+type ArchiveHoldings struct {
+	Keys uint64
+	// Days has the number of items of each day that has any, by the day's first instant
+	// in UTC, Unix nanoseconds. Days before Oldest may have been removed by retention,
+	// others haven't.
+	Days   map[int64]uint64
+	Oldest int64
+}
+
+// ArchiveDay is the UTC day of an instant: its first instant. Both are Unix
+// nanoseconds.
+func ArchiveDay(ns int64) int64 {
+	const day = 24 * 60 * 60 * 1_000_000_000
+	return ns - (ns%day+day)%day
+}
+
 // Bounds of the archive.
 const (
 	MaxArchiveGroup = 1 << 10
@@ -45,11 +62,12 @@ var ErrNotArchived = errors.New("engine: not in the archive")
 // goroutine and wait for the disk, so no shard calls them.
 type Archive interface {
 	// Put keeps items and keys; they are on disk when it returns. The same item or key
-	// again replaces the first; an item ends once, so its Ended is that of the first.
-	// An item whose retention is over is left out. An
+	// again replaces the first; an item ends once, so its Ended is that of the first. An
 	// error other than that of ctx means that the disk failed: the caller stops the
 	// node (fail-stop).
 	Put(ctx context.Context, items []Archived, keys []ArchivedKey) error
+	// Holds counts what there is, for who knows what there ought to be.
+	Holds() ArchiveHoldings
 	// Get returns the body of an item; the caller owns it. Error: ErrNotArchived.
 	Get(id ArchiveID) ([]byte, error)
 	// Key returns the value of a key. Error: ErrNotArchived.

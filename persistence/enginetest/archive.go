@@ -22,6 +22,8 @@ type Archive struct {
 	mu    sync.Mutex // guards what follows
 	items map[engine.ArchiveID]engine.Archived
 	keys  map[string][]byte
+	// oldest is the first day that isn't forgotten.
+	oldest int64
 }
 
 var _ engine.Archive = (*Archive)(nil)
@@ -58,6 +60,17 @@ func (a *Archive) reading() error {
 		return nil
 	}
 	return a.Reading()
+}
+
+// Holds implements engine.Archive. Nothing is ever too old.
+func (a *Archive) Holds() engine.ArchiveHoldings {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	h := engine.ArchiveHoldings{Keys: uint64(len(a.keys)), Days: make(map[int64]uint64), Oldest: a.oldest}
+	for _, it := range a.items { //tidy:ordered a sum of each
+		h.Days[engine.ArchiveDay(it.Ended)]++
+	}
+	return h
 }
 
 // Get implements engine.Archive.
@@ -113,7 +126,18 @@ func (a *Archive) Scan(q engine.ArchiveQuery, f func(id engine.ArchiveID, body [
 func (a *Archive) Expire() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	for _, it := range a.items { //tidy:ordered a maximum
+		a.oldest = max(a.oldest, engine.ArchiveDay(it.Ended)+1)
+	}
 	clear(a.items)
+}
+
+// Lose forgets everything, as a disk that isn't there.
+func (a *Archive) Lose() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	clear(a.items)
+	clear(a.keys)
 }
 
 // Len is the number of items and of keys.

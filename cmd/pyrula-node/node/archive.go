@@ -19,13 +19,12 @@ const archiveReserve = 8 << 20
 func (n *Node) openArchive() error {
 	var err error
 	n.archive, err = archive.Open(archive.Config{
-		Dir: filepath.Join(n.cfg.DataDir, archiveDir), Retention: n.cfg.Retention,
+		Dir: filepath.Join(n.cfg.DataDir, archiveDir), Owner: n.engine.Directory(), Retention: n.cfg.Retention,
 		Yield: n.engine.Yield, Logger: n.cfg.Logger,
 	})
 	if err != nil {
 		return fmt.Errorf("open the archive: %w", err)
 	}
-	n.expiry = startExpiry(n)
 	return nil
 }
 

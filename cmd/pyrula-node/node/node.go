@@ -50,6 +50,8 @@ type Config struct {
 	RecentFor  time.Duration
 	RecentRuns int64
 	Retention  time.Duration
+	// AcceptArchiveLoss serves although the archive lacks what was moved into it.
+	AcceptArchiveLoss bool
 	// Hosts are the names that the header Host may have beside localhost and IP
 	// addresses; see transport.Config.
 	Hosts []string
@@ -125,7 +127,7 @@ func (n *Node) start(ctx context.Context) error {
 	n.actors, err = actors.Open(actors.Config{
 		Engine: n.engine, Fatal: n.cfg.Fatal, Logger: n.cfg.Logger,
 		Observer: observer{metrics}, Refuse: n.refuse, MaxRuns: n.cfg.MaxRuns,
-		Archive: n.archive, RecentFor: flow.Span(n.cfg.RecentFor), RecentRuns: n.cfg.RecentRuns,
+		Archive: n.archive, AcceptArchiveLoss: n.cfg.AcceptArchiveLoss, RecentFor: flow.Span(n.cfg.RecentFor), RecentRuns: n.cfg.RecentRuns,
 	})
 	if err != nil {
 		return err
@@ -139,6 +141,7 @@ func (n *Node) start(ctx context.Context) error {
 	if err := n.actors.WaitReady(ctx); err != nil {
 		return err
 	}
+	n.expiry = startExpiry(n)
 	metrics.Observe(func() transport.Stats { return n.gauges() })
 	return n.recovered(ctx, time.Since(began))
 }
@@ -266,7 +269,9 @@ func (n *Node) shut(ctx context.Context) error {
 		errs = append(errs, n.actors.Close())
 	}
 	if n.archive != nil {
-		n.expiry.stop()
+		if n.expiry != nil {
+			n.expiry.stop()
+		}
 		errs = append(errs, n.archive.Close())
 	}
 	if n.temporary {
