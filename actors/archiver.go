@@ -143,7 +143,12 @@ func (a *archiver) round(ctx context.Context) rest {
 	b := a.collect(ctx)
 	recent := a.node.cfg.RecentRuns
 	if len(b.items)+len(b.keys) > 0 {
-		err := a.store.Put(ctx, b.items, b.keys)
+		// What the shards handed over was acknowledged, which isn't on disk yet where
+		// acknowledgements don't wait for it.
+		err := a.node.cfg.Sync(ctx)
+		if err == nil {
+			err = a.store.Put(ctx, b.items, b.keys)
+		}
 		switch {
 		case ctx.Err() != nil:
 			return rest{}

@@ -1,6 +1,7 @@
 package actors_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"github.com/pyrula/pyrula-node/actors"
 	"github.com/pyrula/pyrula-node/flow"
 	"github.com/pyrula/pyrula-node/flow/wire"
+	"github.com/pyrula/pyrula-node/persistence/engine"
 )
 
 // story is all that readers are told of some runs.
@@ -130,6 +132,59 @@ func TestR14ArchiveThatLacksSomethingIsNoticed(t *testing.T) {
 			w.restart()
 			w.submit("sync", `{"k":"c"}`)
 		})
+	}
+}
+
+// TestR14ArchiveIsNeverAheadOfTheJournal fails when something is put into the archive
+// before the journal is on disk, or when it is put although the journal couldn't be.
+func TestR14ArchiveIsNeverAheadOfTheJournal(t *testing.T) {
+	play(t, func(w *world) {
+		w.fall(0)
+		disk, puts := errors.New("no disk"), 0
+		synced := false
+		w.syncs = func(context.Context) error {
+			synced = true
+			return disk
+		}
+		w.archive.Putting = func([]engine.Archived, []engine.ArchivedKey) error {
+			if puts++; !synced {
+				w.Error("a put before the journal was synced")
+			}
+			synced = false
+			return nil
+		}
+		w.open()
+		w.serves()
+		ids := w.endings()
+		w.pass(actorsRecent + 3*time.Second)
+		if last := w.died(); len(last) != 1 || !errors.Is(last[0], disk) || puts != 0 {
+			w.Fatalf("a journal that couldn't be synced: %v, %d puts", last, puts)
+		}
+		disk = nil
+		w.restart()
+		w.pass(3 * time.Second)
+		if _, archived := w.whereabouts(); archived != len(ids) || puts == 0 {
+			w.Errorf("%d runs in the archive after %d puts", archived, puts)
+		}
+	})
+}
+
+// TestR18FencesOfALostLifeAreNotGivenAgain fails when an owner begins with a fence that was
+// given before, or that the life began with which a backup has lost: it began at another
+// time. Fences fit into a JSON number.
+func TestR18FencesOfALostLifeAreNotGivenAgain(t *testing.T) {
+	now := flow.Instant(time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC).UnixNano())
+	for _, last := range []uint64{0, 1, 1 << 24, 1<<24 + 5, 1 << 52} {
+		first := actors.NextFence(last, now)
+		if first <= last || first != actors.NextFence(last, now) {
+			t.Errorf("after fence %d comes %d", last, first)
+		}
+		if later := actors.NextFence(last, now.Add(20*flow.Second)); last < 1<<50 && later <= first+1<<24-1 {
+			t.Errorf("behind fence %d lives begin with %d and, 20 s later, with %d", last, first, later)
+		}
+	}
+	if f := actors.NextFence(0, flow.Instant(time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC).UnixNano())); f >= 1<<53 {
+		t.Errorf("fence %d", f)
 	}
 }
 

@@ -289,3 +289,6 @@ func SnapshotPauses(ctx context.Context, n *Node, id engine.ShardID) (begin time
 	}
 	return begin, slices, err
 }
+
+// NextFence is where the fences of a new owner begin.
+func NextFence(last uint64, now flow.Instant) uint64 { return nextFence(last, now) }

@@ -24,11 +24,14 @@ type archivedCounts struct {
 	days map[int64]uint64 // runs, by the first instant of the UTC day of their end
 }
 
+// day is what the archive keeps in one file: a UTC day.
+const day = flow.Instant(flow.Day)
+
 // archivedDays bounds the days that are counted: more than any retention.
 const archivedDays = 512
 
 func (c *archivedCounts) run(ended flow.Instant) {
-	c.add(engine.ArchiveDay(int64(ended)), 1)
+	c.add(int64(ended-ended%day), 1)
 }
 
 func (c *archivedCounts) add(day int64, runs uint64) {

@@ -67,6 +67,10 @@ type Config struct {
 	// Archive takes ended runs and idempotency keys that leave memory (R14); nil keeps
 	// them there. The caller closes it after Close.
 	Archive engine.Archive
+	// Sync returns when everything acknowledged before the call is on disk, so that the
+	// archive is never ahead of the journal. Default: at once, for an engine that
+	// acknowledges nothing before.
+	Sync func(context.Context) error
 	// AcceptArchiveLoss serves although the archive lacks what was moved into it, with a
 	// loud word in the log. Without it such a node refuses everything, and WaitReady
 	// answers ErrArchiveLost.
@@ -99,6 +103,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.MaxRuns == 0 {
 		c.MaxRuns = DefaultMaxRuns
+	}
+	if c.Sync == nil {
+		c.Sync = func(context.Context) error { return nil }
 	}
 	if c.RecentFor == 0 {
 		c.RecentFor = DefaultRecentFor

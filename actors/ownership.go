@@ -30,7 +30,7 @@ func (s *shard) promote(m promoteMsg) {
 
 	s.resumeMail() // first: what this promotion writes leaves with its own entry
 	s.beginTurn()
-	s.write(flow.RecPromoted, flow.Fields{Fence: (s.st.fence/fenceStep + 1) * fenceStep, Order: s.st.lastSent})
+	s.write(flow.RecPromoted, flow.Fields{Fence: nextFence(s.st.fence, s.now), Order: s.st.lastSent})
 	for _, slot := range s.st.runSlab.seats {
 		if slot == nil {
 			continue
@@ -61,6 +61,14 @@ func (s *shard) promote(m promoteMsg) {
 	if s.owner.Load() { // else it was lost again with its first entry
 		s.reportAll()
 	}
+}
+
+// nextFence is where the fences of a new owner begin (R18): a step behind all that were
+// given, and never where they began at another time. So a directory that was put back from
+// a backup doesn't give the fences of the life it lost.
+func nextFence(last uint64, now flow.Instant) uint64 {
+	clock := uint64(max(now, 0)) / uint64(flow.Second) << fencesPerSecond
+	return (max(last, clock)/fenceStep + 1) * fenceStep
 }
 
 // publishDefinitions renews the node's cache once what it shows is durable (R17).

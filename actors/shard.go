@@ -25,6 +25,10 @@ const maxNewWork = 16_384
 // given in a lost turn is never given again.
 const fenceStep = 1 << 24
 
+// fencesPerSecond is the binary logarithm of the fences that a second of the clock is
+// worth: more than a shard admits in it, and until the year 2242 a fence stays below 2^53.
+const fencesPerSecond = 20
+
 // shard owns 64 partitions: the one goroutine that steps their keys and runs,
 // and the one writer of their log.
 type shard struct {

@@ -44,8 +44,9 @@ type world struct {
 	mu         sync.Mutex // guards fatals
 	fatals     []error
 	closed     bool
-	acceptLoss bool   // the next nodes serve whatever the archive lacks
-	hold       func() // the next nodes wait out old leases, and tell it when they have
+	syncs      func(context.Context) error // of the journal, before a put
+	acceptLoss bool                        // the next nodes serve whatever the archive lacks
+	hold       func()                      // the next nodes wait out old leases, and tell it when they have
 	onAppend   func(engine.ShardID)
 	dead       bool            // a shard has ended itself, as the test wanted
 	life       context.Context //nolint:containedctx // of the calls to the present node; a crash ends it
@@ -96,7 +97,7 @@ func (w *world) open() {
 	w.spy = &spy{onAppend: w.onAppend, Engine: w.mem, machines: make([]engine.Machine, w.shards), logs: make([]engine.Log, w.shards)}
 	n, err := actors.Open(actors.Config{
 		Engine: w.spy, Clock: w.clock, Fatal: w.fatal, Refuse: w.refuse, Observer: w.observe, MaxRuns: w.maxRuns,
-		Archive: w.archive, AcceptArchiveLoss: w.acceptLoss, RecentFor: w.recentFor, RecentRuns: w.recentRuns,
+		Archive: w.archive, Sync: w.syncs, AcceptArchiveLoss: w.acceptLoss, RecentFor: w.recentFor, RecentRuns: w.recentRuns,
 	})
 	if err != nil {
 		w.Fatal(err)

@@ -264,6 +264,11 @@ func (l *Local) Yield() {
 	}
 }
 
+// Sync returns when everything that was acknowledged before the call is on disk: at once
+// with FsyncAlways, behind an fsync with FsyncEvery. What is made durable elsewhere on the
+// strength of an acknowledgement waits for it first. It is called between Start and Close.
+func (l *Local) Sync(ctx context.Context) error { return l.journal.flush(ctx) }
+
 // Directory is the random name that the data directory got when it was made: what stands
 // beside the journal can be tied to it. Empty in a directory of an earlier build.
 func (l *Local) Directory() string { return l.man.Load().Directory }

@@ -19,6 +19,13 @@ type Stats struct {
 	Keys         []KeyCount    // keys in memory
 	WorkerCredit []WorkflowOf  // runs that workers have asked for and not got yet
 	Archive      *ArchiveStats // nil while it can't be asked
+	Disk         *DiskStats    // nil while it can't be asked
+}
+
+// DiskStats are the gauges of the disk that holds the data directory.
+type DiskStats struct {
+	Free    float64 // bytes left
+	Reserve float64 // bytes below which new work is refused
 }
 
 // ArchiveStats are the gauges of the archive.
@@ -90,6 +97,12 @@ var archiveDescs = []*prometheus.Desc{
 	desc("pyrula_archive_waiting_runs", "Ended runs in memory beyond --recent-runs; at 500,000 submits are refused."),
 }
 
+// The gauges of the disk, in the order of DiskStats.
+var diskDescs = []*prometheus.Desc{
+	desc("pyrula_disk_free_bytes", "Bytes left on the disk of the data directory."),
+	desc("pyrula_disk_reserve_bytes", "Bytes below which new work is refused."),
+}
+
 func desc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc(name, help, labels, nil)
 }
@@ -105,7 +118,7 @@ func (g *gauges) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{runsDesc, waitingDesc, oldestDesc, slotsDesc, usedDesc, keysDesc, creditDesc} {
 		ch <- d
 	}
-	for _, d := range archiveDescs {
+	for _, d := range slices.Concat(archiveDescs, diskDescs) {
 		ch <- d
 	}
 }
@@ -149,6 +162,11 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 	used.send(ch, usedDesc)
 	keys.send(ch, keysDesc)
 	credit.send(ch, creditDesc)
+	if d := s.Disk; d != nil {
+		for i, v := range []float64{d.Free, d.Reserve} {
+			ch <- prometheus.MustNewConstMetric(diskDescs[i], prometheus.GaugeValue, v)
+		}
+	}
 	if a := s.Archive; a != nil {
 		for i, v := range []float64{a.Runs, a.Keys, a.Bytes, a.Days, a.Waiting} {
 			ch <- prometheus.MustNewConstMetric(archiveDescs[i], prometheus.GaugeValue, v)

@@ -116,6 +116,7 @@ func TestGauges(t *testing.T) {
 			Keys:         []transport.KeyCount{{"w", "saturated", 1}, {"w", "idle", 4}},
 			WorkerCredit: []transport.WorkflowOf{{"w", 7}},
 			Archive:      &transport.ArchiveStats{Runs: 11, Keys: 12, Bytes: 13, Days: 14, Waiting: 15},
+			Disk:         &transport.DiskStats{Free: 16, Reserve: 17},
 		}
 	})
 	wantLines(t, a.scrape(),
@@ -134,6 +135,8 @@ func TestGauges(t *testing.T) {
 		`pyrula_archive_bytes 13`,
 		`pyrula_archive_days 14`,
 		`pyrula_archive_waiting_runs 15`,
+		`pyrula_disk_free_bytes 16`,
+		`pyrula_disk_reserve_bytes 17`,
 	)
 	if calls != 1 {
 		t.Errorf("one scrape asks %d times", calls)

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -84,16 +85,17 @@ func (p *program) serve(ctx context.Context, cfg nodeConfig) error {
 		return err
 	}
 	r := n.Recovery()
-	log.Info("recovered", "records", r.Records, "runs", r.Runs, "keys", r.Keys,
-		"seconds", r.Seconds, "dropped_bytes", n.Dropped())
+	archived := n.Archived()
+	log.Info("recovered", "records", r.Records, "runs", r.Runs, "keys", r.Keys, "seconds", r.Seconds,
+		"archived_runs", archived.Runs, "archived_idempotency_keys", archived.Keys, "dropped_bytes", n.Dropped())
 	log.Info("ready", "url", n.URL())
 	return p.untilEnd(ctx, n, cfg.drainDelay, log)
 }
 
-// isNew says that there is nothing in a directory, or no directory yet.
+// isNew says that a directory isn't that of a node yet.
 func isNew(dir string) bool {
-	entries, err := os.ReadDir(dir)
-	return errors.Is(err, fs.ErrNotExist) || err == nil && len(entries) == 0
+	_, err := os.Stat(filepath.Join(dir, "manifest.json"))
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // warn says what the configuration costs.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -154,9 +155,9 @@ func makeDir(disk vfs.FS, dir string) error {
 }
 
 func (a *Archive) openAll(disk vfs.FS) error {
-	infos, err := disk.ReadDir(a.cfg.Dir)
+	infos, err := listFiles(a.cfg.Dir)
 	if err != nil {
-		return fmt.Errorf("list archive directory: %w", err)
+		return err
 	}
 	var strange []string
 	haveKeys := false
@@ -193,6 +194,27 @@ func (a *Archive) openAll(disk vfs.FS) error {
 	}
 	a.keys, err = a.openFile(keysName)
 	return err
+}
+
+// listFiles lists the files of an archive. What has the name of one and isn't a regular
+// file is damage: a link is passed over by who removes or renames, and may lead to a disk
+// that isn't there.
+func listFiles(dir string) ([]vfs.Info, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("list archive directory: %w", err)
+	}
+	for _, e := range entries {
+		_, isDay := parseDay(e.Name())
+		if (isDay || e.Name() == keysName) && !e.Type().IsRegular() {
+			return nil, &DamageError{File: filepath.Join(dir, e.Name()), What: "it isn't a regular file"}
+		}
+	}
+	infos, err := vfs.OS{}.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("list archive directory: %w", err)
+	}
+	return infos, nil
 }
 
 // openFile opens a file that belongs to the owner.

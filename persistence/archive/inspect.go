@@ -13,8 +13,6 @@ import (
 
 	"go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
-
-	"github.com/pyrula/pyrula-node/persistence/vfs"
 )
 
 // Report is what Inspect has found.
@@ -44,9 +42,9 @@ type FileReport struct {
 // and counters agree. It can't look at the archive of a running node. Its error joins
 // those of all files.
 func Inspect(ctx context.Context, dir string) (Report, error) {
-	infos, err := vfs.OS{}.ReadDir(dir)
+	infos, err := listFiles(dir)
 	if err != nil {
-		return Report{}, fmt.Errorf("list archive directory: %w", err)
+		return Report{}, err
 	}
 	var rep Report
 	var all error

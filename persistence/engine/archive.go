@@ -42,13 +42,6 @@ type ArchiveHoldings struct {
 	Oldest int64
 }
 
-// ArchiveDay is the UTC day of an instant: its first instant. Both are Unix
-// nanoseconds.
-func ArchiveDay(ns int64) int64 {
-	const day = 24 * 60 * 60 * 1_000_000_000
-	return ns - (ns%day+day)%day
-}
-
 // Bounds of the archive.
 const (
 	MaxArchiveGroup = 1 << 10

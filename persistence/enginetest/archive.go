@@ -11,6 +11,9 @@ import (
 	"github.com/pyrula/pyrula-node/persistence/engine"
 )
 
+// day is a day in nanoseconds.
+const day = 24 * 60 * 60 * 1_000_000_000
+
 // Archive is an archive in memory. Its methods are safe for any goroutine.
 type Archive struct {
 	// Putting is called by Put before anything is kept: a test counts, waits or fails
@@ -68,7 +71,7 @@ func (a *Archive) Holds() engine.ArchiveHoldings {
 	defer a.mu.Unlock()
 	h := engine.ArchiveHoldings{Keys: uint64(len(a.keys)), Days: make(map[int64]uint64), Oldest: a.oldest}
 	for _, it := range a.items { //tidy:ordered a sum of each
-		h.Days[engine.ArchiveDay(it.Ended)]++
+		h.Days[it.Ended-it.Ended%day]++
 	}
 	return h
 }
@@ -127,7 +130,7 @@ func (a *Archive) Expire() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, it := range a.items { //tidy:ordered a maximum
-		a.oldest = max(a.oldest, engine.ArchiveDay(it.Ended)+1)
+		a.oldest = max(a.oldest, it.Ended-it.Ended%day+1)
 	}
 	clear(a.items)
 }

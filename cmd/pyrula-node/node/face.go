@@ -68,13 +68,15 @@ func (o observer) RunFinished(workflow string, status flow.Status, took flow.Spa
 }
 
 // gaugeTimeout bounds a scrape's look at the shards.
-const gaugeTimeout = 5 * time.Second
+const gaugeTimeout = time.Second
 
 // gauges are the numbers of one scrape; none while the node isn't ready.
 func (n *Node) gauges() transport.Stats {
 	ctx, cancel := context.WithTimeout(context.Background(), gaugeTimeout)
 	defer cancel()
 	var out transport.Stats
+	health := n.engine.Health()
+	out.Disk = &transport.DiskStats{Free: float64(health.Free), Reserve: float64(health.Reserve)}
 	stats, err := n.actors.Stats(ctx)
 	if err != nil {
 		return out

@@ -77,8 +77,9 @@ type Node struct {
 	server    *transport.Server
 	listener  net.Listener
 	recovery  atomic.Pointer[wire.Recovery]
-	served    chan error // what ended the listener
-	once      sync.Once  // guards closed
+	refusing  atomic.Bool // new work is refused, and the log says so
+	served    chan error  // what ended the listener
+	once      sync.Once   // guards closed
 	closed    error
 }
 
@@ -127,7 +128,7 @@ func (n *Node) start(ctx context.Context) error {
 	n.actors, err = actors.Open(actors.Config{
 		Engine: n.engine, Fatal: n.cfg.Fatal, Logger: n.cfg.Logger,
 		Observer: observer{metrics}, Refuse: n.refuse, MaxRuns: n.cfg.MaxRuns,
-		Archive: n.archive, AcceptArchiveLoss: n.cfg.AcceptArchiveLoss, RecentFor: flow.Span(n.cfg.RecentFor), RecentRuns: n.cfg.RecentRuns,
+		Archive: n.archive, Sync: n.engine.Sync, AcceptArchiveLoss: n.cfg.AcceptArchiveLoss, RecentFor: flow.Span(n.cfg.RecentFor), RecentRuns: n.cfg.RecentRuns,
 	})
 	if err != nil {
 		return err
@@ -196,7 +197,15 @@ func (n *Node) recovered(ctx context.Context, took time.Duration) error {
 
 // refuse says why new work can't be taken: a full or hanging disk (R19).
 func (n *Node) refuse() error {
-	if err := n.engine.Health().Err(); err != nil {
+	err := n.engine.Health().Err()
+	if n.refusing.Swap(err != nil) != (err != nil) {
+		if err != nil {
+			n.cfg.Logger.Warn("new work is refused: submits, declarations and claims", "err", err)
+		} else {
+			n.cfg.Logger.Info("new work is taken again")
+		}
+	}
+	if err != nil {
 		return fmt.Errorf("%w: %w", flow.ErrNotReady, err)
 	}
 	return nil
@@ -216,6 +225,9 @@ func (n *Node) Recovery() wire.Recovery { return *n.recovery.Load() }
 
 // Dropped is the number of bytes of a torn tail that the start cut off.
 func (n *Node) Dropped() int64 { return n.engine.Recovery().Dropped }
+
+// Archived counts what the archive holds.
+func (n *Node) Archived() archive.Stats { return n.archive.Stats() }
 
 // Drain makes the node not ready and ends long polls; everything else is served.
 func (n *Node) Drain() { n.server.Drain() }
