@@ -33,6 +33,7 @@ func restore(r io.Reader, shards int) (*state, error) {
 		return nil, badSnapshot("version", fmt.Errorf("format %d, this build knows %d", version, snapshotVersion))
 	}
 	st := newState(shards)
+	shared := new(flow.Shared)
 	for {
 		part, err := dec.DecodeInt()
 		if err != nil {
@@ -41,7 +42,7 @@ func restore(r io.Reader, shards int) (*state, error) {
 		if part == partEnd {
 			break
 		}
-		if err := st.restorePart(part, dec); err != nil {
+		if err := st.restorePart(part, dec, shared); err != nil {
 			return nil, badSnapshot("part "+fmt.Sprint(part), err)
 		}
 	}
@@ -51,7 +52,7 @@ func restore(r io.Reader, shards int) (*state, error) {
 	return st, nil
 }
 
-func (st *state) restorePart(part int, dec *msgpack.Decoder) error {
+func (st *state) restorePart(part int, dec *msgpack.Decoder, shared *flow.Shared) error {
 	switch part {
 	case partRecord:
 		var rec flow.Record
@@ -61,7 +62,7 @@ func (st *state) restorePart(part int, dec *msgpack.Decoder) error {
 		return st.restoreShard(&rec)
 	case partRun:
 		run := new(runactor.Run)
-		if err := run.DecodeMsgpack(dec); err != nil {
+		if err := run.DecodeShared(dec, shared); err != nil {
 			return err
 		}
 		if st.runs[run.ID()] != nil {

@@ -2,6 +2,7 @@ package flow
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -12,6 +13,7 @@ import (
 func FuzzReader(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		records(t, body)
+		twice(t, body)
 		inputs(t, body)
 		definitions(t, body)
 	})
@@ -47,6 +49,24 @@ func records(t *testing.T, body []byte) {
 		}
 		return nil
 	})
+}
+
+// twice holds that what a Reader remembers of a body changes nothing when it reads the
+// body again.
+func twice(t *testing.T, body []byte) {
+	r := NewReader()
+	var seen [2][]Record
+	var errs [2]error
+	for i := range seen {
+		for errs[i] = r.Reset(body); errs[i] == nil && r.More(); {
+			var rec Record
+			errs[i] = r.Record(&rec)
+			seen[i] = append(seen[i], rec)
+		}
+	}
+	if diff := cmp.Diff(seen[0], seen[1]); diff != "" || fmt.Sprint(errs[0]) != fmt.Sprint(errs[1]) {
+		t.Fatalf("errors %v, read again (-first +second):\n%s", errs, diff)
+	}
 }
 
 func inputs(t *testing.T, body []byte) {

@@ -50,16 +50,11 @@ func WriteStamp(w *pack.Writer, s *Stamp) {
 	}
 }
 
-// ReadStamp reads what WriteStamp wrote. name reads a text that few values fill;
-// nil means a copy of each.
-func ReadStamp(r *pack.Reader, name func() string) *Stamp {
-	if name == nil {
-		name = func() string { return r.Text(maxNameText) }
-	}
+func readStamp(r *pack.Reader, shared *Shared) *Stamp {
 	if _, ok := r.Optional(stampParts, stampParts); !ok {
 		return nil
 	}
-	s := &Stamp{Version: name(), VersionRank: r.Number(), Unknown: r.Flag()}
+	s := &Stamp{Version: shared.Name(r, maxNameText), VersionRank: r.Number(), Unknown: r.Flag()}
 	n := r.Array(0, maxGates)
 	if n == 0 || r.Failed() {
 		return s
@@ -68,7 +63,7 @@ func ReadStamp(r *pack.Reader, name func() string) *Stamp {
 	for i := range s.Gates {
 		g := &s.Gates[i]
 		r.Array(gateParts, gateParts)
-		g.Kind, g.KeyName, g.Key = GateKind(r.Between(0, 0xFF)), name(), r.Text(MaxKeyBytes)
+		g.Kind, g.KeyName, g.Key = GateKind(r.Between(0, 0xFF)), shared.Name(r, maxNameText), r.Text(MaxKeyBytes)
 		g.Max, g.Interval, g.Burst = r.Number(), Span(r.Number()), r.Number()
 		if g.Key == s.Gates[0].Key {
 			g.Key = s.Gates[0].Key // the usual case: one text for both

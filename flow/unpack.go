@@ -1,7 +1,7 @@
 package flow
 
 import (
-	"bytes"
+	"math/bits"
 
 	"github.com/vmihailenco/msgpack/v5"
 
@@ -9,25 +9,21 @@ import (
 )
 
 // Reader reads what a Writer collected. It is owned by one goroutine and reused:
-// Reset it for each body.
+// Reset it for each body. Names and stamps that it read are remembered within bounds
+// and shared by what it reads next; nothing else of a body is kept.
 type Reader struct {
-	src     bytes.Reader
-	dec     *msgpack.Decoder
-	pack    pack.Reader
-	intern  map[string]string // nil: every text is a copy
-	scratch [maxNameText]byte
+	src    pack.Body
+	dec    *msgpack.Decoder
+	pack   pack.Reader
+	shared *Shared // nil: everything is a copy
 }
 
 // MaxRecordBytes bounds one encoded record or input: its payload and some text.
 const MaxRecordBytes = 1 << 20
 
-// maxInterned bounds the texts that one Reader shares; beyond it texts are
-// copied, which costs memory and nothing else.
-const maxInterned = 1 << 16
-
 // NewReader makes a Reader over nothing.
 func NewReader() *Reader {
-	r := &Reader{intern: make(map[string]string)}
+	r := &Reader{shared: new(Shared)}
 	r.dec = msgpack.NewDecoder(&r.src)
 	r.pack = pack.NewReader(r.dec, r.src.Len)
 	return r
@@ -43,7 +39,6 @@ func (r *Reader) Reset(body []byte) error {
 		return undecodable("the body has format %d, this build knows %d", body[0], entryVersion)
 	}
 	r.src.Reset(body[1:])
-	r.dec.ResetReader(&r.src)
 	r.pack.Reset()
 	return nil
 }
@@ -122,21 +117,22 @@ func (r *Reader) fields(f *Fields) (kind uint8, err error) {
 	if take(bitPeer) {
 		r.key(&f.Peer)
 	}
-	for i := range numberCount {
-		if take(bitNumbers + i) {
-			f.setNumber(i, p)
-		}
+	// Few of the fields are there: their bits are found without asking for each.
+	for m := mask >> bitNumbers & (1<<numberCount - 1); m != 0 && !p.Failed(); m &= m - 1 {
+		left--
+		f.setNumber(bits.TrailingZeros64(uint64(m)), p)
 	}
-	for i, s := range f.texts() {
-		if take(bitTexts + i) {
-			*s = r.text(i)
-		}
+	texts := f.texts()
+	for m := mask >> bitTexts & (1<<textCount - 1); m != 0 && !p.Failed(); m &= m - 1 {
+		left--
+		i := bits.TrailingZeros64(uint64(m))
+		*texts[i] = r.text(i)
 	}
 	if take(bitPayload) {
 		f.Payload = p.Bytes(nil, MaxRecordBytes)
 	}
 	if take(bitStamp) {
-		f.Stamp = ReadStamp(p, r.name)
+		f.Stamp = ReadStamp(p, r.shared)
 	}
 	if left != 0 {
 		p.Failf("kind %d has %d fields too many", k, left)
@@ -160,17 +156,7 @@ func (r *Reader) text(i int) string {
 }
 
 // name reads a text that few values fill, so that one copy serves all.
-func (r *Reader) name() string {
-	b := r.pack.Bytes(r.scratch[:0], maxNameText)
-	if s, ok := r.intern[string(b)]; ok {
-		return s
-	}
-	s := string(b)
-	if r.intern != nil && len(r.intern) < maxInterned {
-		r.intern[s] = s
-	}
-	return s
-}
+func (r *Reader) name() string { return r.shared.Name(&r.pack, maxNameText) }
 
 func (r *Reader) key(k *KeyID) {
 	r.pack.Array(keyParts, keyParts)

@@ -1,8 +1,15 @@
 package runactor
 
 import (
+	"bufio"
+	"bytes"
+	"maps"
 	"runtime"
+	"slices"
 	"testing"
+	"unsafe"
+
+	"github.com/vmihailenco/msgpack/v5"
 
 	"github.com/pyrula/pyrula-node/flow"
 )
@@ -48,6 +55,38 @@ func TestR23ShareKeepsOneStamp(t *testing.T) {
 	}
 	if r.Share("sync", testStamp); r.Stamp() != testStamp {
 		t.Error("an equal stamp isn't shared")
+	}
+}
+
+// Fails when runs that are read with what was read before differ from those that
+// aren't, or keep names and stamps of their own.
+func TestR23RunsOfOneSnapshotShare(t *testing.T) {
+	runs := samples(t)
+	var snapshot bytes.Buffer
+	enc := msgpack.NewEncoder(&snapshot)
+	names := slices.Sorted(maps.Keys(runs))
+	for _, name := range names {
+		for range 2 {
+			if err := runs[name].EncodeMsgpack(enc); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	dec := msgpack.NewDecoder(bufio.NewReaderSize(&snapshot, 1<<16))
+	var shared flow.Shared
+	for _, name := range names {
+		var twins [2]Run
+		for i := range twins {
+			if err := twins[i].DecodeShared(dec, &shared); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			if !bytes.Equal(twins[i].Fingerprint(), runs[name].Fingerprint()) {
+				t.Errorf("%s comes back as %+v", name, twins[i].View())
+			}
+		}
+		if a, b := &twins[0], &twins[1]; a.stamp != b.stamp || unsafe.StringData(a.workflow) != unsafe.StringData(b.workflow) {
+			t.Errorf("%s: equal stamps or names are two", name)
+		}
 	}
 }
 

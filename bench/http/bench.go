@@ -25,11 +25,11 @@ type bench struct {
 }
 
 // run measures everything that the flags ask for.
-func (o options) run(ctx context.Context, out io.Writer) (err error) {
+func (o *options) run(ctx context.Context, out io.Writer) (err error) {
 	if err := o.check(); err != nil {
 		return err
 	}
-	b := &bench{options: o, out: out, machine: load.ThisMachine()}
+	b := &bench{options: *o, out: out, machine: load.ThisMachine()}
 	dir, err := os.MkdirTemp("", "pyrula-bench-")
 	if err != nil {
 		return fmt.Errorf("make a directory: %w", err)
@@ -70,7 +70,7 @@ func (b *bench) forKeys(ctx context.Context, keys int) error {
 	return nil
 }
 
-func (o options) check() error {
+func (o *options) check() error {
 	switch {
 	case o.reps < 1 || o.tries < 1 || o.dur <= 0 || o.warm < 0:
 		return errors.New("-reps, -tries and -dur must be positive, -warm not negative")
@@ -85,7 +85,7 @@ func (o options) check() error {
 }
 
 // checkDurability checks the flags of what stops and starts a server.
-func (o options) checkDurability() error {
+func (o *options) checkDurability() error {
 	durability := o.soak > 0 || o.recovery || o.snapshots
 	switch {
 	case o.soak < 0 || o.rest < 0:

@@ -6,5 +6,8 @@
 // allocated. Both chain calls and keep the first error, so that a caller checks
 // once at the end.
 //
+// A start reads millions of records, so what lies in memory already is read there
+// (see Body), and texts that come again and again are kept once (see Names).
+//
 // The package knows arrays, numbers and texts; what they mean is its callers'.
 package pack

@@ -1,9 +1,11 @@
 package pack
 
 import (
+	"bufio"
 	"fmt"
 
 	"github.com/vmihailenco/msgpack/v5"
+	"github.com/vmihailenco/msgpack/v5/msgpcode"
 )
 
 // chunk is the most that is allocated on the word of a length alone, when it isn't
@@ -12,15 +14,26 @@ const chunk = 64 << 10
 
 // Reader chains decoder calls and keeps the first error. It is owned by one
 // goroutine.
+//
+// What the decoder reads may lie in memory: then the Reader takes the usual forms from
+// there, which is several times faster, and leaves all others to the decoder. Bounds
+// and errors are the same either way.
 type Reader struct {
-	dec  *msgpack.Decoder
-	room func() int // bytes that remain; nil when nobody knows
-	err  error
+	dec    *msgpack.Decoder
+	room   func() int // bytes that remain; nil when nobody knows
+	err    error
+	body   *Body         // what dec reads, if it is one
+	buffer *bufio.Reader // likewise
 }
 
-// NewReader reads from dec. room says how many bytes remain, so that a length
-// that can't be true is refused at once; nil when that isn't known.
-func NewReader(dec *msgpack.Decoder, room func() int) Reader { return Reader{dec: dec, room: room} }
+// NewReader reads from dec, which is to stay with what it reads. room says how many
+// bytes remain, so that a length that can't be true is refused at once; nil when that
+// isn't known. A dec over a Body or a bufio.Reader is read fastest.
+func NewReader(dec *msgpack.Decoder, room func() int) Reader {
+	r := Reader{dec: dec, room: room}
+	r.look()
+	return r
+}
 
 // Err is the first error.
 func (r *Reader) Err() error { return r.err }
@@ -60,9 +73,14 @@ func (r *Reader) Optional(low, high int) (n int, ok bool) {
 	if r.err != nil {
 		return 0, true
 	}
-	n, err := r.dec.DecodeArrayLen()
-	if !r.keep(err) {
-		return 0, true
+	n, near := array(r.Ahead())
+	if near {
+		r.Pass(1)
+	} else {
+		var err error
+		if n, err = r.dec.DecodeArrayLen(); !r.keep(err) {
+			return 0, true
+		}
 	}
 	if n == -1 {
 		return 0, false
@@ -78,6 +96,10 @@ func (r *Reader) Optional(low, high int) (n int, ok bool) {
 func (r *Reader) Number() int64 {
 	if r.err != nil {
 		return 0
+	}
+	if v, n := number(r.Ahead()); n > 0 {
+		r.Pass(n)
+		return v
 	}
 	v, err := r.dec.DecodeInt64()
 	r.keep(err)
@@ -101,13 +123,27 @@ func (r *Reader) Flag() bool {
 	if r.err != nil {
 		return false
 	}
+	if b := r.Ahead(); len(b) > 0 && (b[0] == msgpcode.True || b[0] == msgpcode.False) {
+		v := b[0] == msgpcode.True
+		r.Pass(1)
+		return v
+	}
 	v, err := r.dec.DecodeBool()
 	r.keep(err)
 	return v
 }
 
 // Text reads a string of at most limit bytes.
-func (r *Reader) Text(limit int) string { return string(r.Bytes(nil, limit)) }
+func (r *Reader) Text(limit int) string {
+	if r.err == nil {
+		if b, n := text(r.Ahead()); n > 0 && len(b) <= limit {
+			s := string(b)
+			r.Pass(n)
+			return s
+		}
+	}
+	return string(r.Bytes(nil, limit))
+}
 
 // Exactly fills b with bytes of just its length.
 func (r *Reader) Exactly(b []byte) {
@@ -121,6 +157,11 @@ func (r *Reader) Exactly(b []byte) {
 func (r *Reader) Bytes(buf []byte, limit int) []byte {
 	if r.err != nil {
 		return nil
+	}
+	if b, n := text(r.Ahead()); n > 0 && len(b) <= limit {
+		buf = append(buf[:0], b...)
+		r.Pass(n)
+		return buf
 	}
 	n, err := r.dec.DecodeBytesLen()
 	if !r.keep(err) {
