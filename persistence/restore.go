@@ -82,7 +82,9 @@ func (l *Local) restoreShard(ctx context.Context, s *shard, watch *progress) (pa
 			return 0, fmt.Errorf("restore shard %d from %s: %w", s.id, ref.fileName(), err)
 		}
 		passed++
-		damage, spoiled = err, spoiled || r.taken
+		if !spoiled { // the one to name: while it is there, the journal can't replace it
+			damage, spoiled = err, r.taken
+		}
 		l.cfg.Logger.Error("snapshot can't be used, going back to the one before it",
 			"shard", s.id, "file", ref.fileName(), "error", err)
 	}
@@ -90,11 +92,11 @@ func (l *Local) restoreShard(ctx context.Context, s *shard, watch *progress) (pa
 	case damage == nil:
 		return 0, nil
 	case l.man.Load().MinIndex > 1:
-		return 0, fmt.Errorf("no snapshot of shard %d is whole, and the journal begins at frame %d: %w",
+		return 0, fmt.Errorf("no snapshot of shard %d is whole, and the journal, from frame %d on, can't replace it: put back a backup: %w",
 			s.id, l.man.Load().MinIndex, damage)
 	case spoiled:
 		// There is no snapshot left that would replace what the machine has taken.
-		return 0, fmt.Errorf("no snapshot of shard %d is whole, and its machine holds a damaged one: %w", s.id, damage)
+		return 0, fmt.Errorf("no snapshot of shard %d is whole; with the damaged file moved away the whole journal replaces it: %w", s.id, damage)
 	}
 	return passed, nil
 }

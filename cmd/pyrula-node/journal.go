@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -99,9 +101,29 @@ func faultOf(file string, err error) fault {
 		return fault{damage.File, damage.Offset, damage.Expected, damage.Found, damage}
 	}
 	if damage, ok := errors.AsType[*archive.DamageError](err); ok {
-		return fault{damage.File, 0, "a whole archive", damage.What, damage}
+		told := *damage
+		told.What = runsNamed(damage)
+		return fault{told.File, 0, "a whole archive", told.What, &told}
 	}
 	return fault{File: file, Expected: "a file that this build can read", Found: plain(err.Error()), err: err}
+}
+
+// archivedID is how the archive, which doesn't know what its items are, tells of one.
+var archivedID = regexp.MustCompile(`\b[0-9a-f]{32}\b`)
+
+// runsNamed is what is wrong with a file of the archive, with the ids of runs as people
+// know them. In the file of the keys such digits are a key.
+func runsNamed(damage *archive.DamageError) string {
+	if filepath.Base(damage.File) == keysFile {
+		return damage.What
+	}
+	return archivedID.ReplaceAllStringFunc(damage.What, func(digits string) string {
+		var id flow.RunID
+		if _, err := hex.Decode(id[:], []byte(digits)); err != nil {
+			return digits
+		}
+		return id.String()
+	})
 }
 
 // verdict is what verify found.
@@ -118,6 +140,8 @@ type verdict struct {
 	TornAt    int64   `json:"torn_offset,omitempty"`
 	TornBytes int64   `json:"torn_bytes"`
 	Faults    []fault `json:"faults"`
+
+	refused bool // the journal is, so nothing of it is cut off
 }
 
 func (p *program) journalVerifyCommand() *cobra.Command {
@@ -129,8 +153,15 @@ archive, as a start would and beyond: a start uses one snapshot of each shard an
 read the archive, this reads all. Nothing is changed.
 
 The command exits with 1 when anything is wrong, and names file, offset, what was
-expected and what was found. A torn tail is what a crash leaves of the write that was
-under way: it is reported, and it is no fault.`,
+expected and what was found: every damaged snapshot, the first place in each damaged
+file of the archive, and the first one in the journal, behind which it isn't read.
+
+A torn tail is what a crash leaves of the write that was under way: it is reported, and
+it is no fault. A wrong bit in the last frame of a node that was killed looks the same.
+
+Two things aren't seen here. Whether the archive lacks runs or keys that were moved into
+it, or is that of another directory: a start compares that, and refuses. And whether a
+plain copy of a running node's directory is of one moment: it can look whole.`,
 		Args: noArgs,
 		RunE: p.inspecting(p.journalVerify),
 	}
@@ -167,7 +198,7 @@ func (p *program) journalVerify(ctx context.Context, d *directory) error {
 		return err
 	}
 	if err != nil {
-		v.Faults = append(v.Faults, faultOf(d.path, err))
+		v.Faults, v.refused = append(v.Faults, faultOf(d.path, err)), true
 	}
 	v.Segments, v.Frames, v.Items = rep.Segments, rep.Frames, rep.Items
 	if rep.Torn > 0 {
@@ -177,8 +208,12 @@ func (p *program) journalVerify(ctx context.Context, d *directory) error {
 	return p.tellVerdict(&v)
 }
 
-// archiveDir is where a node keeps its archive in the data directory.
-const archiveDir = "archive"
+// archiveDir is where a node keeps its archive in the data directory, keysFile the
+// file of the idempotency keys in there.
+const (
+	archiveDir = "archive"
+	keysFile   = "keys.db"
+)
 
 // readArchive checks the files of the archive, if there is one. Its error is that of
 // the directory or of ctx, what is wrong with a file is a fault.
@@ -191,13 +226,20 @@ func (v *verdict) readArchive(ctx context.Context, d *directory) error {
 	if err != nil && (ctx.Err() != nil || len(rep.Files) == 0) {
 		return err
 	}
+	keys := false
 	for i := range rep.Files {
 		f := &rep.Files[i]
+		keys = keys || f.Name == keysFile
 		if f.Err != nil {
 			v.Faults = append(v.Faults, faultOf(filepath.Join(dir, f.Name), f.Err))
 		} else if !f.Day.IsZero() {
 			v.Archived += f.Items
 		}
+	}
+	if !keys && len(rep.Files) > 0 { // an archive is made with it
+		file := filepath.Join(dir, keysFile)
+		err := fmt.Errorf("%s: no file, and there are runs beside it: the idempotency keys of before are unknown", file)
+		v.Faults = append(v.Faults, fault{file, 0, "the idempotency keys", "no file", err})
 	}
 	return nil
 }
@@ -237,11 +279,19 @@ func firstOf(faults []fault) error {
 
 func (p *program) verdictText(v *verdict) error {
 	if v.TornBytes > 0 {
-		fmt.Fprintf(p.stdout, "%s has a torn tail of %d bytes at offset %d: the next start cuts it off\n", v.TornFile, v.TornBytes, v.TornAt)
+		next := "the next start cuts it off"
+		switch {
+		case v.refused:
+			next = "it was on disk once, so a start refuses it"
+		case !v.Whole:
+			next = "a start that isn't refused cuts it off"
+		}
+		fmt.Fprintf(p.stdout, "%s has a torn tail of %d bytes at offset %d: %s\n", v.TornFile, v.TornBytes, v.TornAt, next)
 	}
 	if v.Whole {
-		_, err := fmt.Fprintf(p.stdout, "%s is whole: %d segments, %d frames, %d items, %d records, %d snapshots, %d archived runs\n",
-			v.Data, v.Segments, v.Frames, v.Items, v.Records, v.Snapshots, v.Archived)
+		const form = "%s is whole: %d segments, %d frames, %d items, %d records, %d snapshots, %d archived runs; " +
+			"whether the archive lacks any only a start sees\n"
+		_, err := fmt.Fprintf(p.stdout, form, v.Data, v.Segments, v.Frames, v.Items, v.Records, v.Snapshots, v.Archived)
 		return err
 	}
 	return faultTable(p.stdout, v.Faults)

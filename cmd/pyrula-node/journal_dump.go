@@ -35,7 +35,8 @@ func (p *program) journalDumpCommand() *cobra.Command {
 		Short: "Print the journal, one record a line, as JSON",
 		Long: `Print every record that the journal still holds, one a line, as JSON, in the order in
 which they were written. A start needs older ones no more and deletes them: what they
-made is in the snapshots.
+made is in the snapshots and in the archive. When nothing was asked for that the journal
+still holds, a line on stderr says so.
 
   frame, shard, epoch, seq   where the record stands; the records of one entry share them
   at                         shard time of the entry
@@ -51,7 +52,7 @@ output, the command exits with 1.`,
 	}
 	flags := dump.Flags()
 	flags.IntVar(&pick.shard, "shard", -1, "only the records of this shard; -1: of all")
-	flags.StringVar(&run, "run", "", "only records about this run")
+	flags.StringVar(&run, "run", "", "only records about this run, of what the journal still holds")
 	flags.StringVar(&pick.workflow, "workflow", "", "only records about this workflow")
 	flags.Uint64Var(&pick.from, "from", 0, "only `frame`s from this number on")
 	dump.RunE = p.inspecting(func(ctx context.Context, d *directory) error {
@@ -84,6 +85,10 @@ func (p *program) journalDump(ctx context.Context, d *directory, pick selection)
 		fmt.Fprintf(p.stderr, "%s: %s ends with a torn tail of %d bytes at offset %d: the next start cuts it off\n",
 			p.name, rep.TornFile, rep.Torn, rep.TornOffset)
 	}
+	if w.lines == 0 {
+		fmt.Fprintf(p.stderr, "%s: no record in frames %d to %d matches; older runs stand in snapshots and in the archive\n",
+			p.name, rep.First, rep.Last)
+	}
 	if w.unknown > 0 {
 		return fmt.Errorf("%d records are not known to this build: they stand above with their bytes", w.unknown)
 	}
@@ -97,6 +102,13 @@ type dumpWriter struct {
 	enc     *json.Encoder
 	ours    map[flow.RunID]bool // runs of the workflow that is asked for
 	unknown int64
+	lines   int64 // written
+}
+
+// line writes one.
+func (w *dumpWriter) line(line *recordLine) error {
+	w.lines++
+	return w.enc.Encode(line)
 }
 
 func (w *dumpWriter) frame(f persistence.FrameInfo) error {
@@ -125,7 +137,7 @@ func (w *dumpWriter) life(f *persistence.FrameInfo, it *persistence.ItemInfo) er
 	} else {
 		line.Fsync = fsyncOf(f)
 	}
-	return w.enc.Encode(&line)
+	return w.line(&line)
 }
 
 // Items that begin a life, as persistence names them.
@@ -172,7 +184,7 @@ func (w *dumpWriter) record(line recordLine, rec *flow.Record) error {
 		w.unknown++
 		line.Raw, line.Fault = hex.EncodeToString(rec.Payload), plain(err.Error())
 	}
-	return w.enc.Encode(&line)
+	return w.line(&line)
 }
 
 // wanted says whether a record is asked for, and notes the runs of the workflow that
@@ -252,7 +264,7 @@ func (w *dumpWriter) raw(line recordLine, piece []byte, fault error) error {
 	}
 	w.unknown++
 	line.Kind, line.Raw, line.Fault = kindOf(piece), hex.EncodeToString(piece), plain(fault.Error())
-	return w.enc.Encode(&line)
+	return w.line(&line)
 }
 
 // kindOf is the name of the kind that a piece begins with; "unknown" when it begins

@@ -132,6 +132,12 @@ func TestJournalDumpPicks(t *testing.T) {
 	picked(func(line gjson.Result) bool { return ofMail(line) && line.Get("frame").Uint() >= frame.Uint() },
 		"--workflow", "mail", "--from", frame.Raw)
 
+	for _, more := range [][]string{{"--run", flow.RunID{1}.String()}, {"--workflow", "none"}, {"--from", "9999"}} {
+		code, data, talk := tool(t, append([]string{"journal", "dump", "--data", s.dir}, more...)...)
+		if code != exitOK || data != "" || !strings.Contains(talk, ": no record in frames 1 to ") {
+			t.Errorf("%v ends with %d: %s%s", more, code, data, talk)
+		}
+	}
 	for _, c := range []struct{ flag, value, want string }{
 		{"--shard", "16", "the directory has shards 0 to 15"}, {"--run", "run_1", `"run_1" is not a run id`}, {"--from", "x", `--from "x"`},
 	} {

@@ -57,6 +57,34 @@ func TestJournalVerifyTornTail(t *testing.T) {
 	}
 }
 
+// TestJournalVerifyRefusedTail fails when verify says that a start cuts off what a start
+// refuses: the last frame of a node that was stopped.
+func TestJournalVerifyRefusedTail(t *testing.T) {
+	dir := tell(t).dir
+	segment := lastSegment(t, dir)
+	rewrite(t, segment, func(data []byte) []byte {
+		data[len(data)-5] ^= 1
+		return data
+	})
+	code, data, talk := tool(t, "journal", "verify", "--data", dir)
+	if code != exitOther || !strings.Contains(data, segment+" has a torn tail of ") || !strings.Contains(data, "so a start refuses it") ||
+		strings.Contains(data, "cuts it off") || !strings.Contains(talk, "expected a journal up to frame ") {
+		t.Errorf("verify ends with %d: %s%s", code, data, talk)
+	}
+	dir = tell(t).dir
+	names, err := filepath.Glob(filepath.Join(dir, "snapshots", "*"))
+	if err != nil || len(names) == 0 {
+		t.Fatal(names, err)
+	}
+	if err := os.Remove(names[0]); err != nil {
+		t.Fatal(err)
+	}
+	appendTo(t, lastSegment(t, dir), make([]byte, 37))
+	if _, data, _ := tool(t, "journal", "verify", "--data", dir); !strings.Contains(data, "a start that isn't refused cuts it off") {
+		t.Errorf("with a snapshot gone: %s", data)
+	}
+}
+
 // TestJournalVerifyNamesTheDamage fails when damage anywhere in a directory is passed
 // over, or is told without its file and place.
 func TestJournalVerifyNamesTheDamage(t *testing.T) {
@@ -198,6 +226,32 @@ func TestJournalStatCounts(t *testing.T) {
 	}
 }
 
+// TestJournalVerifyMissesTheKeys fails when an archive without the file of its keys is
+// called whole, or when verify doesn't say what it can't see.
+func TestJournalVerifyMissesTheKeys(t *testing.T) {
+	dir := tell(t).dir
+	store, err := archive.Open(archive.Config{Dir: filepath.Join(dir, archiveDir)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = store.Put(t.Context(), []engine.Archived{{ID: engine.ArchiveID{1}, Ended: time.Now().UnixNano(), Group: "charge", Kind: 1, Body: []byte("x")}}, nil)
+	if err := errors.Join(err, store.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if code, data, _ := tool(t, "journal", "verify", "--data", dir); code != exitOK ||
+		!strings.HasSuffix(data, ", 1 archived runs; whether the archive lacks any only a start sees\n") {
+		t.Errorf("verify ends with %d: %s", code, data)
+	}
+	keys := filepath.Join(dir, archiveDir, keysFile)
+	if err := os.Remove(keys); err != nil {
+		t.Fatal(err)
+	}
+	code, data, talk := tool(t, "journal", "verify", "--data", dir, "-o", "json")
+	if code != exitOther || gjson.Get(data, "faults.0.file").String() != keys || !strings.Contains(talk, "idempotency keys of before are unknown") {
+		t.Errorf("verify ends with %d: %s%s", code, data, talk)
+	}
+}
+
 // TestJournalVerifyReadsTheArchive fails when damage in the archive isn't found, or runs
 // in it aren't counted.
 func TestJournalVerifyReadsTheArchive(t *testing.T) {
@@ -221,8 +275,23 @@ func TestJournalVerifyReadsTheArchive(t *testing.T) {
 	name := filepath.Join(dir, archiveDir, now.UTC().Format(time.DateOnly)+".db")
 	rewrite(t, name, func(data []byte) []byte { return bytes.ReplaceAll(data, []byte("a body"), []byte("A body")) })
 	code, data, talk = tool(t, "journal", "verify", "--data", dir, "-o", "json")
-	if code != exitOther || gjson.Get(data, "faults.0.file").String() != name || !strings.Contains(talk, name+" is damaged: value of ") {
+	if code != exitOther || gjson.Get(data, "faults.0.file").String() != name || !strings.Contains(talk, name+" is damaged: value of run_01000000000000000000000000 has") ||
+		!strings.Contains(gjson.Get(data, "faults.0.found").String(), "value of run_01000000000000000000000000 has") || !strings.Contains(talk, "gives up the runs in it") {
 		t.Errorf("verify ends with %d: %s%s", code, data, talk)
+	}
+	keys := filepath.Join(dir, archiveDir, keysFile)
+	rewrite(t, keys, func(data []byte) []byte {
+		data[40] ^= 1
+		return data
+	})
+	if code, _, talk = tool(t, "journal", "verify", "--data", dir); code != exitOther || !strings.Contains(talk, "(and 1 more)") {
+		t.Errorf("with damaged keys verify ends with %d: %s", code, talk)
+	}
+	if err := os.Remove(name); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, talk = tool(t, "journal", "verify", "--data", dir); !strings.Contains(talk, "lets each idempotency key in it make a new run") {
+		t.Errorf("damaged keys are told as %s", talk)
 	}
 	if err := os.RemoveAll(filepath.Join(dir, archiveDir)); err != nil {
 		t.Fatal(err)

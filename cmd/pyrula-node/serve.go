@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pyrula/pyrula-node/actors"
 	"github.com/pyrula/pyrula-node/cmd/pyrula-node/node"
 	"github.com/pyrula/pyrula-node/persistence"
 )
@@ -81,6 +82,9 @@ func (p *program) serve(ctx context.Context, cfg nodeConfig) error {
 		if errors.Is(context.Cause(ctx), errInterrupted) {
 			log.Info("stopped before it was ready")
 			return nil
+		}
+		if errors.Is(err, actors.ErrArchiveLost) {
+			err = fmt.Errorf("%w; put the archive back, or go on without what is gone by --archive-loss %s", err, lossAccept)
 		}
 		return err
 	}

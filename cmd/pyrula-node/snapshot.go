@@ -34,7 +34,8 @@ func (p *program) snapshotCommand() *cobra.Command {
 			Short: "Read every snapshot to its end and check what it holds",
 			Long: `Read every snapshot to its end, compare all checksums, build the state that it holds and
 check it. The command exits with 1 when one is damaged or missing. A start then uses the
-older one of that shard and more of the journal, and says so in its log.`,
+older one of that shard and more of the journal, and says so in its log; without an older
+one it needs the whole journal from frame 1 on, and is refused when that is gone.`,
 			Args: noArgs,
 			RunE: p.inspecting(p.snapshotVerify),
 		},

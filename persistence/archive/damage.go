@@ -3,6 +3,7 @@ package archive
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 )
 
 // Errors of the archive besides those of engine.Archive.
@@ -25,7 +26,12 @@ type DamageError struct {
 
 // Error names the file and what an operator can do.
 func (e *DamageError) Error() string {
-	return fmt.Sprintf("%s is damaged: %s; moving the file away starts without what it holds", e.File, e.What)
+	cost := "gives up the runs in it"
+	if filepath.Base(e.File) == keysName {
+		cost = "lets each idempotency key in it make a new run"
+	}
+	return fmt.Sprintf("%s is damaged: %s; for a node that refuses to start: moving the file away %s, and needs --archive-loss accept",
+		e.File, e.What, cost)
 }
 
 // Unwrap makes it an ErrDamaged.
