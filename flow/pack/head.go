@@ -36,7 +36,7 @@ func text(b []byte) (s []byte, length int) {
 	if len(b) == 0 {
 		return nil, 0
 	}
-	n, from := 0, 0
+	var n, from int
 	switch c := b[0]; {
 	case msgpcode.IsFixedString(c):
 		n, from = int(c&msgpcode.FixedStrMask), 1
@@ -76,19 +76,24 @@ func Extent(b []byte) int {
 			at++
 			continue
 		}
-		n := 0
-		switch c := rest[0]; {
-		case c == msgpcode.False || c == msgpcode.True:
-			n = 1
-		default:
-			if _, n = number(rest); n == 0 {
-				_, n = text(rest)
-			}
-		}
+		n := scalar(rest)
 		if n == 0 {
 			return 0
 		}
 		at += n
 	}
 	return at
+}
+
+// scalar is the length of the value at the start of b, which holds no others; 0 when it
+// isn't whole or not in the usual forms.
+func scalar(b []byte) int {
+	if b[0] == msgpcode.False || b[0] == msgpcode.True {
+		return 1
+	}
+	if _, n := number(b); n > 0 {
+		return n
+	}
+	_, n := text(b)
+	return n
 }

@@ -224,7 +224,7 @@ func (f *file) close() error {
 // inPlace fails when the name of the file doesn't lead to it any more: what is written
 // would be gone with the process.
 func (f *file) inPlace() error {
-	now, err := os.Stat(f.path)
+	now, err := os.Stat(f.path) //nolint:gosec // the path is the archive's own
 	if err != nil {
 		return fmt.Errorf("archive file isn't in its place any more: %w", err)
 	}

@@ -153,7 +153,7 @@ func batches[T any](all []*T, size func(*T) int) func(yield func([]*T) bool) {
 type putting struct {
 	*Archive
 
-	ctx   context.Context
+	ctx   context.Context //nolint:containedctx // of Put, whose parts take none
 	begun bool
 }
 
