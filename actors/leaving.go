@@ -101,7 +101,10 @@ func (s *shard) archived(m archivedMsg) {
 			s.write(flow.RecKeyArchived, flow.Fields{IdempotencyKey: key})
 		}
 	}
-	s.answer(answer{ask: m.ask, item: m.item})
+	s.noteLeaving()
+	// The answer only lets the archiver go on: nobody is told of it, so it needn't wait
+	// until the records are durable. What is handed over next does.
+	s.node.asks.answer(answer{ask: m.ask, item: m.item})
 }
 
 // noteLeaving tells the archiver how much there is to move.
