@@ -91,7 +91,7 @@ func (p *program) serve(ctx context.Context, cfg nodeConfig) error {
 	r := n.Recovery()
 	archived := n.Archived()
 	log.Info("recovered", "records", r.Records, "runs", r.Runs, "keys", r.Keys, "seconds", r.Seconds,
-		"archived_runs", archived.Runs, "archived_idempotency_keys", archived.Keys, "dropped_bytes", n.Dropped())
+		"dropped_bytes", n.Dropped(), "archived_runs", archived.Runs, "archived_idempotency_keys", archived.Keys)
 	log.Info("ready", "url", n.URL())
 	return p.untilEnd(ctx, n, cfg.drainDelay, log)
 }
