@@ -105,8 +105,9 @@ func TestSoakEndsRunsAndReadsThemBack(t *testing.T) {
 	if total := rest["archive_runs"].(float64) + rest["runs_in_memory"].(float64); rest["soak"] != "rest" || total < rest["ended"].(float64) {
 		t.Errorf("at rest: %v", rest)
 	}
+	// Each of 16 shards rounds its share of what leaves memory up.
 	if restart["runs_read_back"].(float64) != min(rest["ended"].(float64), soakRead) || restart["runs_lost"] != 0.0 ||
-		restart["snapshot_bytes"].(float64) <= 0 || restart["recovered_runs"].(float64) < min(100, ended) || restart["archive_bytes"].(float64) <= 0 {
+		restart["snapshot_bytes"].(float64) <= 0 || restart["recovered_runs"].(float64) < min(100-16, ended) || restart["archive_bytes"].(float64) <= 0 {
 		t.Errorf("restart is %v", restart)
 	}
 	if left := leftBehind(t); len(left) != 0 {
