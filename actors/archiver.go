@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -267,15 +268,11 @@ func (a *archiver) confirm(ctx context.Context, b *batch) {
 	var parts []part
 	for i := range b.moving {
 		m := &b.moving[i]
-		for runs := m.runs; len(runs) > 0; {
-			k := min(len(runs), archivedItems)
-			parts = append(parts, part{a.node.shards[i], archivedMsg{runs: runs[:k]}})
-			runs = runs[k:]
+		for runs := range slices.Chunk(m.runs, archivedItems) {
+			parts = append(parts, part{a.node.shards[i], archivedMsg{runs: runs}})
 		}
-		for keys := m.keys; len(keys) > 0; {
-			k := min(len(keys), archivedItems)
-			parts = append(parts, part{a.node.shards[i], archivedMsg{keys: keys[:k]}})
-			keys = keys[k:]
+		for keys := range slices.Chunk(m.keys, archivedItems) {
+			parts = append(parts, part{a.node.shards[i], archivedMsg{keys: keys}})
 		}
 	}
 	q := a.node.asks.open(len(parts))

@@ -119,32 +119,38 @@ func (c *capture) newborn() uint64 {
 	return c.number
 }
 
+// lacks says whether an entity with the mark is still to be written down, and marks it.
+func (c *capture) lacks(mark *uint64) bool {
+	if c == nil || *mark == c.number {
+		return false
+	}
+	*mark = c.number
+	return true
+}
+
 // beforeRun writes a run down as it is, unless the capture has it already.
 func (c *capture) beforeRun(slot *runSlot) {
-	if c == nil || slot.saved == c.number {
+	if !c.lacks(&slot.saved) {
 		return
 	}
-	slot.saved = c.number
 	c.must(c.enc.EncodeInt(partRun))
 	c.must(slot.run.EncodeMsgpack(c.enc))
 }
 
 // beforeKey writes a key down as it is, unless the capture has it already.
 func (c *capture) beforeKey(slot *keySlot) {
-	if c == nil || slot.saved == c.number {
+	if !c.lacks(&slot.saved) {
 		return
 	}
-	slot.saved = c.number
 	c.must(c.enc.EncodeInt(partKey))
 	c.must(slot.key.EncodeMsgpack(c.enc))
 }
 
 // beforeKeyed writes an idempotency key down, unless the capture has it already.
 func (c *capture) beforeKeyed(k *keyedRun) {
-	if c == nil || k.saved == c.number {
+	if !c.lacks(&k.saved) {
 		return
 	}
-	k.saved = c.number
 	c.record(partKeyed, &flow.Record{Kind: flow.RecKeyed, Fields: flow.Fields{
 		IdempotencyKey: k.text, Run: k.run, Shard: uint16(k.shard), Number: k.letter, Order: k.at,
 	}})
@@ -153,10 +159,9 @@ func (c *capture) beforeKeyed(k *keyedRun) {
 // beforeDefined writes the declarations of a workflow down, unless the capture has them
 // already.
 func (c *capture) beforeDefined(st *state, slot *definedSlot) {
-	if c == nil || slot.saved == c.number {
+	if !c.lacks(&slot.saved) {
 		return
 	}
-	slot.saved = c.number
 	w := flow.NewWriter()
 	for _, def := range st.defs.byWorkflow[slot.workflow] {
 		w.Reset()

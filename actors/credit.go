@@ -220,10 +220,7 @@ func (s *shard) tellNews() {
 func (s *shard) reportAll() {
 	s.tellNews()
 	all := newsMsg{shard: s.id, epoch: s.epoch, whole: true}
-	for _, slot := range s.st.keySlab.seats {
-		if slot == nil {
-			continue
-		}
+	for slot := range s.st.keySlab.all() {
 		slot.reported = slot.key.Ready(s.now)
 		if slot.reported > 0 || slot.consumed > 0 {
 			all.ready = append(all.ready, readiness{key: slot.id, count: slot.reported, consumed: slot.consumed})

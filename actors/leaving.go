@@ -88,8 +88,7 @@ func (s *shard) leavingKeys(ask leave, out *leaving) {
 func (s *shard) archived(m archivedMsg) {
 	gone := 0
 	for _, id := range m.runs {
-		slot := s.st.runs[id]
-		if slot == nil || !slot.run.Status().Ended() || slot.run.Held() {
+		if !s.st.runs[id].over() {
 			continue
 		}
 		s.write(flow.RecArchived, flow.Fields{Run: id})
@@ -146,6 +145,7 @@ func (e *runEncoder) archived(run *runactor.Run) engine.Archived {
 	}
 }
 
+// decodeArchived reads a run; it keeps nothing of body.
 func decodeArchived(body []byte) (*runactor.Run, error) {
 	if len(body) == 0 || body[0] != archivedVersion {
 		return nil, errors.New("it has a format that this build doesn't know")
@@ -181,7 +181,7 @@ func (n *Node) archived(id flow.RunID) (*runactor.Run, error) {
 // afterwards answers an input to a run that the shard doesn't know: one that has left
 // memory says what it would have said there, since an ended run changes no more.
 func (n *Node) afterwards(in *flow.Input, a answer) answer {
-	if !errors.Is(a.err, flow.ErrUnknownRun) {
+	if !errors.Is(a.err, flow.ErrUnknownRun) || in.Kind == 0 { // nothing was sent for what is no id
 		return a
 	}
 	run, err := n.archived(in.Run)
@@ -215,7 +215,7 @@ func (n *Node) listArchived(q *listQuery) (listPart, error) {
 			}
 			looked++
 			last = flow.RunID(id)
-			run, err := decodeArchived(bytes.Clone(body)) // a run keeps its texts
+			run, err := decodeArchived(body)
 			if err != nil {
 				fault = fmt.Errorf("run %s: %w", last, err)
 				return false

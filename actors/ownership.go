@@ -31,10 +31,7 @@ func (s *shard) promote(m promoteMsg) {
 	s.resumeMail() // first: what this promotion writes leaves with its own entry
 	s.beginTurn()
 	s.write(flow.RecPromoted, flow.Fields{Fence: nextFence(s.st.fence, s.now), Order: s.st.lastSent})
-	for _, slot := range s.st.runSlab.seats {
-		if slot == nil {
-			continue
-		}
+	for slot := range s.st.runSlab.all() {
 		slot.armed = 0
 		s.out.Reset()
 		slot.run.Resume(s.now, &s.out)
@@ -43,10 +40,7 @@ func (s *shard) promote(m promoteMsg) {
 			s.timers.armRun(slot, due.At)
 		}
 	}
-	for _, slot := range s.st.keySlab.seats {
-		if slot == nil {
-			continue
-		}
+	for slot := range s.st.keySlab.all() {
 		slot.armed, slot.dirty, slot.reported, slot.consumed, slot.parked = 0, false, 0, 0, nil
 		s.out.Reset()
 		slot.key.Resume(s.now, &s.out)
@@ -99,10 +93,7 @@ func (s *shard) demote(m demoteMsg) {
 			s.node.asks.answer(a)
 		}
 	}
-	for _, slot := range s.st.runSlab.seats {
-		if slot == nil {
-			continue
-		}
+	for slot := range s.st.runSlab.all() {
 		for _, w := range slot.watchers {
 			s.node.asks.answer(answer{ask: w.ask, err: flow.ErrNotReady})
 		}

@@ -133,7 +133,7 @@ func (st *state) restoreKeyed(rec *flow.Record) error {
 
 // rejoin gives every key its runs back, and rebuilds what is derived from runs.
 func (st *state) rejoin() error {
-	for _, slot := range st.runSlab.seats {
+	for slot := range st.runSlab.all() {
 		run := slot.run
 		if run.Status() != flow.StatusQueued && !run.Held() {
 			continue

@@ -2,6 +2,7 @@ package actors
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 
 	"github.com/tidwall/btree"
@@ -31,6 +32,18 @@ func (s *slab[T]) remove(seat int) {
 	var none T
 	s.seats[seat] = none
 	s.free = append(s.free, seat)
+}
+
+// all yields who sits, by seat. The walk may remove whom it is given.
+func (s *slab[T]) all() iter.Seq[T] {
+	var none T
+	return func(yield func(T) bool) {
+		for _, v := range s.seats {
+			if v != none && !yield(v) {
+				return
+			}
+		}
+	}
 }
 
 // queue is a first-in first-out list. Zero value: empty.

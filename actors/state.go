@@ -40,6 +40,12 @@ type runSlot struct {
 	watchers []watcher
 }
 
+// over says whether there is a run that has ended and that nobody holds any more (R20):
+// only such a one leaves memory.
+func (s *runSlot) over() bool {
+	return s != nil && s.run.Status().Ended() && !s.run.Held()
+}
+
 // keySlot is a key and what the shard keeps beside it. Fields after key are
 // volatile.
 type keySlot struct {
@@ -114,7 +120,7 @@ func (st *state) applyRun(rec *flow.Record) touched {
 	}
 	st.note(slot, was, rec)
 	t.ended = slot.run.Status().Ended() && !was.Ended()
-	if st.listed && (t.ended || rec.Kind == flow.RecHoldFreed) && !slot.run.Held() {
+	if st.listed && (t.ended || rec.Kind == flow.RecHoldFreed) && slot.over() {
 		st.ended.add(slot.run.Ended(), rec.Run)
 	}
 	return t
@@ -130,14 +136,11 @@ func (st *state) list() {
 	st.listed = true
 	var ended []aged[flow.RunID]
 	ids := make(map[indexKey][]flow.RunID)
-	for _, slot := range st.runSlab.seats {
-		if slot == nil {
-			continue
-		}
+	for slot := range st.runSlab.all() {
 		run := slot.run
 		k := indexKey{run.Workflow(), run.Status()}
 		ids[k] = append(ids[k], run.ID())
-		if run.Status().Ended() && !run.Held() {
+		if slot.over() {
 			ended = append(ended, aged[flow.RunID]{run.Ended(), run.ID()})
 		}
 	}
@@ -148,7 +151,7 @@ func (st *state) list() {
 // forget lets go of a run that the archive has (R14).
 func (st *state) forget(id flow.RunID) {
 	slot := st.runs[id]
-	if slot == nil || !slot.run.Status().Ended() || slot.run.Held() {
+	if !slot.over() {
 		panic(fmt.Sprintf("run %s is archived, and it hasn't ended here or is held", id))
 	}
 	st.capture.beforeRun(slot)
@@ -266,18 +269,12 @@ func (st *state) applyShard(rec *flow.Record) {
 
 // check reports the first broken invariant of any machine.
 func (st *state) check() error {
-	for _, slot := range st.keySlab.seats {
-		if slot == nil {
-			continue
-		}
+	for slot := range st.keySlab.all() {
 		if err := slot.key.Check(); err != nil {
 			return fmt.Errorf("%s: %w", slot.id, err)
 		}
 	}
-	for _, slot := range st.runSlab.seats {
-		if slot == nil {
-			continue
-		}
+	for slot := range st.runSlab.all() {
 		if err := slot.run.Check(); err != nil {
 			return fmt.Errorf("run %s: %w", slot.run.ID(), err)
 		}

@@ -107,10 +107,7 @@ func (s *shard) stats() Stats {
 	s.st.index.counts(func(workflow string, status flow.Status, n int) {
 		out.of(workflow).Runs[status] += int64(n)
 	})
-	for _, slot := range s.st.keySlab.seats {
-		if slot == nil {
-			continue
-		}
+	for slot := range s.st.keySlab.all() {
 		l, w := slot.key.Load(s.now), out.of(slot.id.Workflow)
 		w.Waiting[flow.WaitRate] += l.Asked
 		if l.Waiting > 0 {

@@ -99,6 +99,7 @@ func (n *Node) Heartbeat(ctx context.Context, h wire.Heartbeat) (wire.HeartbeatR
 		return out, err
 	}
 	q := n.asks.open(len(h.Runs))
+	sent := make([]flow.Input, len(h.Runs))
 	for i, b := range h.Runs {
 		out.Runs[i].RunID = b.RunID
 		id, err := flow.ParseRunID(b.RunID)
@@ -106,14 +107,13 @@ func (n *Node) Heartbeat(ctx context.Context, h wire.Heartbeat) (wire.HeartbeatR
 			q.put(answer{item: i, err: flow.ErrUnknownRun})
 			continue
 		}
-		n.shards[n.shardOf(id.Partition())].box.tell(&command{in: *beat(id, b.Fence), ask: q.id, item: i})
+		sent[i] = flow.Input{Kind: flow.InHeartbeat, Fields: flow.Fields{Run: id, Fence: b.Fence}}
+		n.shards[n.shardOf(id.Partition())].box.tell(&command{in: sent[i], ask: q.id, item: i})
 	}
 	n.dispatcher.box.tell(seenMsg{h.Worker})
 	var unknown error
 	for i, a := range n.await(ctx, q) {
-		if id, err := flow.ParseRunID(h.Runs[i].RunID); err == nil {
-			a = n.afterwards(beat(id, h.Runs[i].Fence), a)
-		}
+		a = n.afterwards(&sent[i], a)
 		if a.err != nil && !errors.Is(a.err, flow.ErrUnknownRun) {
 			unknown = a.err
 		}
@@ -121,10 +121,6 @@ func (n *Node) Heartbeat(ctx context.Context, h wire.Heartbeat) (wire.HeartbeatR
 		out.Runs[i].CancelRequested = a.flags.Has(flow.FlagCancel)
 	}
 	return out, unknown
-}
-
-func beat(id flow.RunID, fence uint64) *flow.Input {
-	return &flow.Input{Kind: flow.InHeartbeat, Fields: flow.Fields{Run: id, Fence: fence}}
 }
 
 // Complete ends runs with results, each on its own.
@@ -147,9 +143,7 @@ func (n *Node) Complete(ctx context.Context, runs []wire.Completion) ([]wire.Com
 		n.shards[n.shardOf(in.Run.Partition())].box.tell(&command{in: in, ask: q.id, item: i})
 	}
 	for i, a := range n.await(ctx, q) {
-		if sent[i].Kind != 0 {
-			a = n.afterwards(&sent[i], a)
-		}
+		a = n.afterwards(&sent[i], a)
 		if errs[i] = a.err; a.err == nil {
 			out[i].Status = statusOf(a)
 		}

@@ -30,7 +30,7 @@ func fullFor(disk vfs.FS, kind vfs.Kind, ours func(name string) bool) *vfs.Fault
 }
 
 func copies(name string) bool {
-	return strings.HasSuffix(name, tempSuffix) && filepath.Base(name) != manifestName+tempSuffix
+	return strings.HasSuffix(name, tempSuffix) && filepath.Base(name) != ManifestName+tempSuffix
 }
 
 // tornDir makes a data directory whose last segment holds 20 lines and a torn tail.

@@ -17,8 +17,10 @@ import (
 	"github.com/pyrula/pyrula-node/persistence/vfs"
 )
 
+// ManifestName is the file in a data directory that makes it one.
+const ManifestName = "manifest.json"
+
 const (
-	manifestName   = "manifest.json"
 	manifestFormat = 1
 	// manifestBytesMax bounds the file: 65,536 shards would need less.
 	manifestBytesMax = 64 << 20
@@ -254,7 +256,7 @@ func (m *manifest) write(fs vfs.FS, dir string) error {
 	if err != nil {
 		return fmt.Errorf("encode manifest: %w", err)
 	}
-	if err := writeFile(fs, filepath.Join(dir, manifestName), data); err != nil {
+	if err := writeFile(fs, filepath.Join(dir, ManifestName), data); err != nil {
 		return fmt.Errorf("write manifest: %w", err)
 	}
 	return nil
@@ -263,7 +265,7 @@ func (m *manifest) write(fs vfs.FS, dir string) error {
 // readManifest reads and checks the manifest of a directory. A missing one is
 // iofs.ErrNotExist.
 func readManifest(fs vfs.FS, dir string) (*manifest, error) {
-	path := filepath.Join(dir, manifestName)
+	path := filepath.Join(dir, ManifestName)
 	data, err := readFile(fs, path, manifestBytesMax)
 	if err != nil {
 		return nil, err

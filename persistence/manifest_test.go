@@ -101,7 +101,7 @@ func TestJournalWithoutManifestIsRefused(t *testing.T) {
 	if err := l.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Remove(filepath.Join(cfg.Dir, manifestName)); err != nil {
+	if err := os.Remove(filepath.Join(cfg.Dir, ManifestName)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Open(cfg); !errors.Is(err, ErrNoManifest) {

@@ -118,7 +118,7 @@ func TestR9BitsOfADirectory(t *testing.T) {
 			isSnapshot := filepath.Dir(path) == filepath.Join(imageDir, snapshotDir)
 			unread := isSegment && len(data) > 0 && !needed(t, w, path)
 			step := proofStep
-			if filepath.Base(path) == manifestName {
+			if filepath.Base(path) == ManifestName {
 				step = min(step, 61) // a small file, in which every letter counts
 			}
 			for bit := 0; bit < len(data)*8; bit += step {
@@ -272,8 +272,8 @@ func misplaced(img, other image) []misplacedImage {
 
 	add("segment before the first", img.with(filepath.Join(imageDir, journalDir, segmentName(1)), img[segments[0]]))
 	add("segment far behind", img.with(filepath.Join(imageDir, journalDir, segmentName(1_000_000)), img[segments[0]]))
-	add("no manifest", img.with(filepath.Join(imageDir, manifestName), nil))
-	add("empty manifest", img.with(filepath.Join(imageDir, manifestName), []byte{}))
+	add("no manifest", img.with(filepath.Join(imageDir, ManifestName), nil))
+	add("empty manifest", img.with(filepath.Join(imageDir, ManifestName), []byte{}))
 	return out
 }
 
@@ -283,7 +283,7 @@ func misplaced(img, other image) []misplacedImage {
 // back.
 func TestR9RefusedStartDeletesNothing(t *testing.T) {
 	w := live(t, 36, true)
-	path := filepath.Join(imageDir, manifestName)
+	path := filepath.Join(imageDir, ManifestName)
 	for what, manifest := range map[string][]byte{
 		"of another node": liveOf(t, lifePlan{lines: 33, snapshots: true, before: 1, filler: "z"}).img[path],
 		"an older one":    live(t, 20, true).img[path],

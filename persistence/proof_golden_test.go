@@ -220,7 +220,7 @@ func TestNewerFormatsStopAStart(t *testing.T) {
 			newest = path
 		}
 	}
-	manifest := filepath.Join(imageDir, manifestName)
+	manifest := filepath.Join(imageDir, ManifestName)
 	frame := func(change func(frame []byte)) []byte {
 		data := slices.Clone(img[last])
 		starts := frameStarts(t, data)
@@ -284,7 +284,7 @@ func newerManifest(t *testing.T, data []byte) []byte {
 // TestManifestSkipsFieldsOfLaterBuilds fails when a manifest of this format with a field
 // that this build doesn't know isn't read.
 func TestManifestSkipsFieldsOfLaterBuilds(t *testing.T) {
-	path := filepath.Join(imageDir, manifestName)
+	path := filepath.Join(imageDir, ManifestName)
 	img := goldenImage(t, "cut")
 	var outer manifestFile
 	if err := json.Unmarshal(img[path], &outer); err != nil {

@@ -37,7 +37,7 @@ func wrecks(t *testing.T) map[string]lived {
 		out[name+", zeros behind"] = zeros
 		mess := lived{known: w.known, img: w.img.
 			with(segments[0]+tempSuffix, data[:9]).with(last+tempSuffix, data).
-			with(filepath.Join(imageDir, manifestName+tempSuffix), []byte("{")).
+			with(filepath.Join(imageDir, ManifestName+tempSuffix), []byte("{")).
 			with(filepath.Join(imageDir, snapshotDir, "shard-00001-epoch-1-pos-3-at-3.snap"), data).
 			with(filepath.Join(imageDir, snapshotDir, "shard-00001-epoch-1-pos-3-at-3.snap.TEMP"), data)}
 		out[name+", unfinished files"] = mess
@@ -252,7 +252,7 @@ func TestR9RecoveryTwiceIsTheSame(t *testing.T) {
 					t.Errorf("%s: the second recovery has changed %s", name, path)
 				}
 			default:
-				if filepath.Base(path) != manifestName {
+				if filepath.Base(path) != ManifestName {
 					t.Errorf("%s: the second recovery has changed %s", name, path)
 				}
 			}

@@ -44,7 +44,7 @@ func TestR9StrayFilesOfADirectory(t *testing.T) {
 			"snapshots/shard-00000-epoch-1-pos-1-at-1.snap", "snapshots/shard-00000-epoch-9-pos-900-at-900.snap",
 			"snapshots/x.snap.TEMP", "snapshots/README", "dropped/x.cut", "manifest.json.TEMP", "manifest.json.bak", "README",
 		} {
-			for _, data := range [][]byte{{}, []byte("rubbish"), w.img[segments[0]], w.img[filepath.Join(imageDir, manifestName)]} {
+			for _, data := range [][]byte{{}, []byte("rubbish"), w.img[segments[0]], w.img[filepath.Join(imageDir, ManifestName)]} {
 				what := fmt.Sprintf("%s: %s with %d bytes", name, file, len(data))
 				w.judge(t, what, w.img.with(filepath.Join(imageDir, file), data), allBack)
 			}

@@ -454,7 +454,7 @@ func TestStartEndsWithTheErrorOfAMachine(t *testing.T) {
 	if err := l.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := disk.Stat(filepath.Join("/data", manifestName)); err != nil {
+	if _, err := disk.Stat(filepath.Join("/data", ManifestName)); err != nil {
 		t.Error(err)
 	}
 }

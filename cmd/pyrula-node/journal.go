@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pyrula/pyrula-node/cmd/pyrula-node/node"
 	"github.com/pyrula/pyrula-node/flow"
 	"github.com/pyrula/pyrula-node/persistence"
 	"github.com/pyrula/pyrula-node/persistence/archive"
@@ -114,7 +115,7 @@ var archivedID = regexp.MustCompile(`\b[0-9a-f]{32}\b`)
 // runsNamed is what is wrong with a file of the archive, with the ids of runs as people
 // know them. In the file of the keys such digits are a key.
 func runsNamed(damage *archive.DamageError) string {
-	if filepath.Base(damage.File) == keysFile {
+	if filepath.Base(damage.File) == archive.KeysName {
 		return damage.What
 	}
 	return archivedID.ReplaceAllStringFunc(damage.What, func(digits string) string {
@@ -208,17 +209,10 @@ func (p *program) journalVerify(ctx context.Context, d *directory) error {
 	return p.tellVerdict(&v)
 }
 
-// archiveDir is where a node keeps its archive in the data directory, keysFile the
-// file of the idempotency keys in there.
-const (
-	archiveDir = "archive"
-	keysFile   = "keys.db"
-)
-
 // readArchive checks the files of the archive, if there is one. Its error is that of
 // the directory or of ctx, what is wrong with a file is a fault.
 func (v *verdict) readArchive(ctx context.Context, d *directory) error {
-	dir := filepath.Join(d.path, archiveDir)
+	dir := filepath.Join(d.path, node.ArchiveDir)
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -229,7 +223,7 @@ func (v *verdict) readArchive(ctx context.Context, d *directory) error {
 	keys := false
 	for i := range rep.Files {
 		f := &rep.Files[i]
-		keys = keys || f.Name == keysFile
+		keys = keys || f.Name == archive.KeysName
 		if f.Err != nil {
 			v.Faults = append(v.Faults, faultOf(filepath.Join(dir, f.Name), f.Err))
 		} else if !f.Day.IsZero() {
@@ -237,7 +231,7 @@ func (v *verdict) readArchive(ctx context.Context, d *directory) error {
 		}
 	}
 	if !keys && len(rep.Files) > 0 { // an archive is made with it
-		file := filepath.Join(dir, keysFile)
+		file := filepath.Join(dir, archive.KeysName)
 		err := fmt.Errorf("%s: no file, and there are runs beside it: the idempotency keys of before are unknown", file)
 		v.Faults = append(v.Faults, fault{file, 0, "the idempotency keys", "no file", err})
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/pyrula/pyrula-node/cmd/pyrula-node/node"
 	"github.com/pyrula/pyrula-node/persistence/archive"
 	"github.com/pyrula/pyrula-node/persistence/engine"
 )
@@ -230,7 +231,7 @@ func TestJournalStatCounts(t *testing.T) {
 // called whole, or when verify doesn't say what it can't see.
 func TestJournalVerifyMissesTheKeys(t *testing.T) {
 	dir := tell(t).dir
-	store, err := archive.Open(archive.Config{Dir: filepath.Join(dir, archiveDir)})
+	store, err := archive.Open(archive.Config{Dir: filepath.Join(dir, node.ArchiveDir)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -242,7 +243,7 @@ func TestJournalVerifyMissesTheKeys(t *testing.T) {
 		!strings.HasSuffix(data, ", 1 archived runs; whether the archive lacks any only a start sees\n") {
 		t.Errorf("verify ends with %d: %s", code, data)
 	}
-	keys := filepath.Join(dir, archiveDir, keysFile)
+	keys := filepath.Join(dir, node.ArchiveDir, archive.KeysName)
 	if err := os.Remove(keys); err != nil {
 		t.Fatal(err)
 	}
@@ -256,7 +257,7 @@ func TestJournalVerifyMissesTheKeys(t *testing.T) {
 // in it aren't counted.
 func TestJournalVerifyReadsTheArchive(t *testing.T) {
 	dir := tell(t).dir
-	store, err := archive.Open(archive.Config{Dir: filepath.Join(dir, archiveDir)})
+	store, err := archive.Open(archive.Config{Dir: filepath.Join(dir, node.ArchiveDir)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -272,14 +273,14 @@ func TestJournalVerifyReadsTheArchive(t *testing.T) {
 	if code != exitOK || gjson.Get(data, "archived_runs").Int() != 2 {
 		t.Errorf("verify ends with %d: %s%s", code, data, talk)
 	}
-	name := filepath.Join(dir, archiveDir, now.UTC().Format(time.DateOnly)+".db")
+	name := filepath.Join(dir, node.ArchiveDir, now.UTC().Format(time.DateOnly)+".db")
 	rewrite(t, name, func(data []byte) []byte { return bytes.ReplaceAll(data, []byte("a body"), []byte("A body")) })
 	code, data, talk = tool(t, "journal", "verify", "--data", dir, "-o", "json")
 	if code != exitOther || gjson.Get(data, "faults.0.file").String() != name || !strings.Contains(talk, name+" is damaged: value of run_01000000000000000000000000 has") ||
 		!strings.Contains(gjson.Get(data, "faults.0.found").String(), "value of run_01000000000000000000000000 has") || !strings.Contains(talk, "gives up the runs in it") {
 		t.Errorf("verify ends with %d: %s%s", code, data, talk)
 	}
-	keys := filepath.Join(dir, archiveDir, keysFile)
+	keys := filepath.Join(dir, node.ArchiveDir, archive.KeysName)
 	rewrite(t, keys, func(data []byte) []byte {
 		data[40] ^= 1
 		return data
@@ -293,7 +294,7 @@ func TestJournalVerifyReadsTheArchive(t *testing.T) {
 	if _, _, talk = tool(t, "journal", "verify", "--data", dir); !strings.Contains(talk, "lets each idempotency key in it make a new run") {
 		t.Errorf("damaged keys are told as %s", talk)
 	}
-	if err := os.RemoveAll(filepath.Join(dir, archiveDir)); err != nil {
+	if err := os.RemoveAll(filepath.Join(dir, node.ArchiveDir)); err != nil {
 		t.Fatal(err)
 	}
 	if code, _, talk := tool(t, "journal", "verify", "--data", dir); code != exitOK {

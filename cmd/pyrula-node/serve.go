@@ -98,7 +98,7 @@ func (p *program) serve(ctx context.Context, cfg nodeConfig) error {
 
 // isNew says that a directory isn't that of a node yet.
 func isNew(dir string) bool {
-	_, err := os.Stat(filepath.Join(dir, "manifest.json"))
+	_, err := os.Stat(filepath.Join(dir, persistence.ManifestName))
 	return errors.Is(err, fs.ErrNotExist)
 }
 

@@ -170,7 +170,7 @@ func (a *Archive) openAll(disk vfs.FS) error {
 				return err
 			}
 			a.days = append(a.days, f)
-		case info.Name == keysName:
+		case info.Name == KeysName:
 			haveKeys = true
 		case strings.HasSuffix(info.Name, suffix+tempSuffix):
 			if err := disk.Remove(filepath.Join(a.cfg.Dir, info.Name)); err != nil {
@@ -188,11 +188,11 @@ func (a *Archive) openAll(disk vfs.FS) error {
 		if len(a.days) > 0 {
 			a.cfg.Logger.Warn("archive has no file of keys and starts a new one: old keys are forgotten", "dir", a.cfg.Dir)
 		}
-		if err := create(a.cfg.Dir, keysName, a.cfg.Owner); err != nil {
+		if err := create(a.cfg.Dir, KeysName, a.cfg.Owner); err != nil {
 			return err
 		}
 	}
-	a.keys, err = a.openFile(keysName)
+	a.keys, err = a.openFile(KeysName)
 	return err
 }
 
@@ -206,7 +206,7 @@ func listFiles(dir string) ([]vfs.Info, error) {
 	}
 	for _, e := range entries {
 		_, isDay := parseDay(e.Name())
-		if (isDay || e.Name() == keysName) && !e.Type().IsRegular() {
+		if (isDay || e.Name() == KeysName) && !e.Type().IsRegular() {
 			return nil, &DamageError{File: filepath.Join(dir, e.Name()), What: "it isn't a regular file"}
 		}
 	}

@@ -410,7 +410,7 @@ func TestLostKeysAreTold(t *testing.T) {
 	a := mustOpen(t, cfg)
 	mustPut(t, a, itemsOf(0, 3, noon), engine.ArchivedKey{Text: "k"})
 	mustClose(t, a)
-	if err := os.Remove(filepath.Join(cfg.Dir, keysName)); err != nil {
+	if err := os.Remove(filepath.Join(cfg.Dir, KeysName)); err != nil {
 		t.Fatal(err)
 	}
 	var log bytes.Buffer
@@ -437,7 +437,7 @@ func editFile(t *testing.T, path string, key, value []byte) {
 }
 
 func TestNewerFormatIsRefused(t *testing.T) {
-	for _, name := range []string{"2026-12-01.db", keysName} {
+	for _, name := range []string{"2026-12-01.db", KeysName} {
 		cfg := quiet(t.TempDir())
 		a := mustOpen(t, cfg)
 		mustPut(t, a, itemsOf(0, 3, noon))

@@ -27,7 +27,7 @@ type DamageError struct {
 // Error names the file and what an operator can do.
 func (e *DamageError) Error() string {
 	cost := "gives up the runs in it"
-	if filepath.Base(e.File) == keysName {
+	if filepath.Base(e.File) == KeysName {
 		cost = "lets each idempotency key in it make a new run"
 	}
 	return fmt.Sprintf("%s is damaged: %s; for a node that refuses to start: moving the file away %s, and needs --archive-loss accept",

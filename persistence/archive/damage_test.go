@@ -102,7 +102,7 @@ func (s *specimen) examine(t *testing.T, what string) (found error) {
 
 // putMore repeats all that is in the damaged file and adds to it.
 func (s *specimen) putMore(a *Archive) error {
-	if filepath.Base(s.path) == keysName {
+	if filepath.Base(s.path) == KeysName {
 		return a.Put(context.Background(), nil, append(slices.Clone(s.keys), engine.ArchivedKey{Text: "key 100 more"}))
 	}
 	return a.Put(context.Background(), itemsOf(0, 145, noon), nil)
@@ -215,7 +215,7 @@ func places(n int, rng *rand.Rand) []int {
 // bytes, when something is missing and Inspect finds nothing, and, of course, when
 // the process panics or hangs.
 func TestR14DamageIsFound(t *testing.T) {
-	for _, name := range []string{"2026-12-01.db", keysName} {
+	for _, name := range []string{"2026-12-01.db", KeysName} {
 		s := newSpecimen(t, name)
 		rng := rand.New(rand.NewPCG(14, 1))
 		if err := s.examine(t, "sound"); err != nil {
@@ -244,7 +244,7 @@ func TestR14DamageIsFound(t *testing.T) {
 
 // TestR14CutFilesAreFound does the same with files that are too short.
 func TestR14CutFilesAreFound(t *testing.T) {
-	for _, name := range []string{"2026-12-01.db", keysName} {
+	for _, name := range []string{"2026-12-01.db", KeysName} {
 		s := newSpecimen(t, name)
 		for _, n := range append(places(len(s.whole)/16, rand.New(rand.NewPCG(14, 2))), 0, 1, 4095, 4096, 8192, 16384, len(s.whole)-1) {
 			s.write(t, s.whole[:n], int64(n))

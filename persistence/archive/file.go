@@ -21,7 +21,6 @@ import (
 
 const (
 	suffix     = ".db"
-	keysName   = "keys.db"
 	tempSuffix = ".TEMP" // of a file that isn't whole yet
 	fileMode   = 0o640
 	day        = 24 * time.Hour
@@ -39,6 +38,9 @@ const (
 	// has seen two commits.
 	pinTries = 1000
 )
+
+// KeysName is the file of the idempotency keys in the archive's directory.
+const KeysName = "keys.db"
 
 // Names of buckets and of what stands in the meta bucket.
 var (
@@ -85,7 +87,7 @@ func dayOf(ns int64) time.Time { return time.Unix(0, ns).UTC().Truncate(day) }
 
 // dataBucket is the bucket that holds what the file is for.
 func dataBucket(name string) []byte {
-	if name == keysName {
+	if name == KeysName {
 		return keysBucket
 	}
 	return runsBucket
@@ -119,7 +121,7 @@ func create(dir, name, owner string) error {
 
 func fillNew(tx *bbolt.Tx, name, owner string) error {
 	buckets := [][]byte{dataBucket(name)}
-	if name != keysName {
+	if name != KeysName {
 		buckets = append(buckets, listsBucket)
 	}
 	for _, b := range buckets {

@@ -18,7 +18,7 @@ import (
 var update = flag.Bool("update", false, "write the golden files of the present format")
 
 // goldenNames are files of format 1, which this and every later build reads.
-var goldenNames = []string{"2026-12-01.db", keysName}
+var goldenNames = []string{"2026-12-01.db", KeysName}
 
 func goldenContent() (items []engine.Archived, keys []engine.ArchivedKey) {
 	at := time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC)

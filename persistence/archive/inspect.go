@@ -50,7 +50,7 @@ func Inspect(ctx context.Context, dir string) (Report, error) {
 	var all error
 	for _, info := range infos {
 		start, isDay := parseDay(info.Name)
-		if !isDay && info.Name != keysName {
+		if !isDay && info.Name != KeysName {
 			if info.Name != lockName {
 				rep.Strange = append(rep.Strange, info.Name)
 			}
@@ -101,7 +101,7 @@ func inspectFile(ctx context.Context, dir string, rep *FileReport) (err error) {
 	}
 	rep.Items, rep.Bytes, rep.Pages = st.counters.items, st.counters.bytes, st.pages
 	in := inspection{state: st, p: st.pagesOf(f.path, disk), used: make([]bool, st.pages), seed: maphash.MakeSeed()}
-	in.isKeys, in.day = f.name == keysName, rep.Day
+	in.isKeys, in.day = f.name == KeysName, rep.Day
 	if err := in.run(ctx); err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 
 // TestR14InspectCounts fails when a file may lie about how much it holds.
 func TestR14InspectCounts(t *testing.T) {
-	for _, name := range []string{"2026-12-01.db", keysName} {
+	for _, name := range []string{"2026-12-01.db", KeysName} {
 		s := newSpecimen(t, name)
 		editFile(t, filepath.Join(s.cfg.Dir, name), countersKey, counters{items: 89, bytes: 1}.encode())
 		if _, err := Inspect(t.Context(), s.cfg.Dir); !errors.Is(err, ErrDamaged) {

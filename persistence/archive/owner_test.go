@@ -24,7 +24,7 @@ func TestR14ForeignAndMovedFiles(t *testing.T) {
 	if _, err := Open(other); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "of the data directory mine, not of yours") {
 		t.Errorf("a foreign archive: %v", err)
 	}
-	for _, name := range []string{"2026-12-01.db", keysName} {
+	for _, name := range []string{"2026-12-01.db", KeysName} {
 		for what, away := range map[string]func(string) error{
 			"removed": os.Remove,
 			"replaced": func(path string) error {
@@ -52,7 +52,7 @@ func TestR14ForeignAndMovedFiles(t *testing.T) {
 // TestR14LinkIsNoFile fails when a link in the place of a file is passed over, so that what
 // stands behind it is unknown.
 func TestR14LinkIsNoFile(t *testing.T) {
-	for _, name := range []string{"2026-12-01.db", keysName} {
+	for _, name := range []string{"2026-12-01.db", KeysName} {
 		cfg := quiet(t.TempDir())
 		a := mustOpen(t, cfg)
 		mustPut(t, a, itemsOf(0, 5, noon), engine.ArchivedKey{Text: "k"})

@@ -150,7 +150,7 @@ func (s *state) readBuckets(p *pages, name string) error {
 	if s.counters, ok = parseCounters(count); !ok {
 		return p.damaged("it has no counters")
 	}
-	if s.data, err = findBucket(&root, dataBucket(name)); err != nil || name == keysName {
+	if s.data, err = findBucket(&root, dataBucket(name)); err != nil || name == KeysName {
 		return err
 	}
 	s.lists, err = findBucket(&root, listsBucket)

@@ -9,8 +9,8 @@ import (
 	"github.com/pyrula/pyrula-node/persistence/archive"
 )
 
-// archiveDir holds the archive, below the data directory.
-const archiveDir = "archive"
+// ArchiveDir holds the archive, below the data directory.
+const ArchiveDir = "archive"
 
 // archiveReserve is the room that the archive may need on the disk before new work is
 // refused: a batch of 4 MiB, and what its pages take.
@@ -19,7 +19,7 @@ const archiveReserve = 8 << 20
 func (n *Node) openArchive() error {
 	var err error
 	n.archive, err = archive.Open(archive.Config{
-		Dir: filepath.Join(n.cfg.DataDir, archiveDir), Owner: n.engine.Directory(), Retention: n.cfg.Retention,
+		Dir: filepath.Join(n.cfg.DataDir, ArchiveDir), Owner: n.engine.Directory(), Retention: n.cfg.Retention,
 		Yield: n.engine.Yield, Logger: n.cfg.Logger,
 	})
 	if err != nil {
