@@ -20,6 +20,12 @@ type answer struct {
 	run   flow.RunID
 	flags flow.Flags
 	value any
+
+	next   flow.RunID // the run was handed on to this one, which is to be asked instead
+	number uint64     // of a signal
+	extra  []byte     // ids of children
+
+	entries []entry // of the signals that were taken
 }
 
 // asks pairs questions with their answers. It replaces hollywood's Request: ids

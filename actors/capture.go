@@ -61,6 +61,7 @@ func (st *state) begin(number uint64, ep engine.Epoch, seq engine.Seq) *capture 
 		c.walkLetters(st),
 		c.walkRequests(st),
 		seats(&st.keyed.slab, c.beforeKeyed),
+		seats(&st.schedules.slab, c.beforeSchedule),
 		seats(&st.keySlab, c.beforeKey),
 		seats(&st.runSlab, c.beforeRun),
 	}
@@ -208,6 +209,7 @@ func (st *state) counterRecords(yield func(*flow.Record)) {
 		put(flow.RecReceived, flow.Fields{Shard: uint16(i), Number: st.mail.in[i]})
 	}
 	st.archived.records(yield)
+	st.seeking.records(yield)
 }
 
 // walkLetters walks the letters that are on their way, pair by pair and in order.

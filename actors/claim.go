@@ -18,19 +18,26 @@ type claim struct {
 	credit int64
 	lent   int64    // units at shards
 	grants []*Grant // durable
-	until  flow.Span
-	at     int  // in the heap of deadlines; -1 when it isn't there
-	closed bool // it lends no more: time is over, or its asker has gone
-	gone   bool // its asker has gone
+	plain  bool     // its answer has no room for candidates
+	// candidates are runs whose keys its worker is to compute.
+	candidates []Candidate
+	until      flow.Span
+	at         int  // in the heap of deadlines; -1 when it isn't there
+	closed     bool // it lends no more: time is over, or its asker has gone
+	gone       bool // its asker has gone
+	again      int  // how often a claim that doesn't wait may be lent anew: a run may have been handed on under its eyes
 	// places are its workflows, with its place among their waiting claims; nil while
 	// it has no credit to spare.
 	places map[*workflowView]*list.Element
 }
 
+// maxAgain bounds how often a claim that doesn't wait is lent anew.
+const maxAgain = 4
+
 // spare is the credit that may be lent. A claim that has a grant lends no more, so
 // that its answer isn't put off by further work.
 func (c *claim) spare() int64 {
-	if c.closed || len(c.grants) > 0 {
+	if c.closed || len(c.grants)+len(c.candidates) > 0 {
 		return 0
 	}
 	return c.credit - c.lent
@@ -44,7 +51,7 @@ func (d *dispatcher) claim(m *claimMsg) {
 	}
 	d.last++
 	c := &claim{
-		number: d.last, at: -1, ask: m.ask, worker: m.worker, credit: int64(m.credit),
+		number: d.last, at: -1, ask: m.ask, worker: m.worker, credit: int64(m.credit), plain: m.plain,
 		serves: make(map[string]*flow.Definition, len(m.serves)), until: d.node.cfg.Clock.Mono() + m.wait,
 	}
 	c.places = make(map[*workflowView]*list.Element, len(m.serves))
@@ -52,15 +59,18 @@ func (d *dispatcher) claim(m *claimMsg) {
 	var flows []*workflowView
 	for _, def := range m.serves {
 		c.serves[def.Workflow] = def
-		for _, key := range flowsOf(def) {
-			f := d.flow(key)
-			d.see(f, m.worker)
-			flows = append(flows, f)
-		}
+		f := d.flow(def.Workflow)
+		d.see(f, m.worker)
+		flows = append(flows, f)
+		d.serve(def, m.worker)
+		d.bring(c, def)
 	}
 	d.spread(c, flows)
 	if m.wait == 0 {
-		c.closed = true
+		c.closed, c.again = true, maxAgain
+		for _, f := range flows {
+			c.places[f] = nil
+		}
 	} else {
 		heap.Push(&d.deadlines, c)
 		for _, f := range flows {
@@ -102,10 +112,20 @@ func (d *dispatcher) giveBack(v *shardView, number uint64) {
 	if !v.take(number) {
 		return
 	}
-	if c := d.claims[number]; c != nil {
-		c.lent--
-		d.settle(c)
+	c := d.claims[number]
+	if c == nil {
+		return
 	}
+	c.lent--
+	if c.again > 0 && len(c.grants) == 0 && !c.gone {
+		c.again--
+		c.closed = false
+		for f := range c.places { //tidy:ordered a claim that doesn't wait looks at its few workflows once more
+			d.spread(c, []*workflowView{f})
+		}
+		c.closed = true
+	}
+	d.settle(c)
 }
 
 // take accounts for a unit that left a shard.
@@ -139,7 +159,7 @@ func (d *dispatcher) granted(m *grantedMsg) {
 // settle answers a claim that has what it can get, and otherwise has it wait where
 // it has credit to spare.
 func (d *dispatcher) settle(c *claim) {
-	if c.lent == 0 && (len(c.grants) > 0 || c.closed) {
+	if c.lent == 0 && (len(c.grants)+len(c.candidates) > 0 || c.closed) {
 		d.finish(c)
 		return
 	}
@@ -147,7 +167,7 @@ func (d *dispatcher) settle(c *claim) {
 		return
 	}
 	for f, place := range c.places { //tidy:ordered each workflow has a queue of its own
-		if place == nil {
+		if place == nil && !c.closed {
 			c.places[f] = f.wait(c)
 			d.pump(f)
 		}
@@ -184,7 +204,13 @@ func (d *dispatcher) finish(c *claim) {
 		}
 		c.grants = nil
 	}
-	d.node.asks.answer(answer{ask: c.ask, value: c.grants})
+	d.node.asks.answer(answer{ask: c.ask, value: claimed{c.grants, c.candidates}})
+}
+
+// claimed is the answer to a claim.
+type claimed struct {
+	grants     []*Grant
+	candidates []Candidate
 }
 
 // unclaim ends a claim whose asker has gone. What is lent for it is handed back

@@ -49,6 +49,9 @@ func (s *shard) offer(o *offer) {
 	s.tickKey(slot) // an older want of another key goes first
 	asked := false
 	for range maxSteps {
+		if !s.handOnHeads(slot, o.def) || slot.held(s.now) {
+			break
+		}
 		in := flow.Input{Kind: flow.InOffer, Fields: s.creditFields(o)}
 		if !s.stepKey(slot, &in) {
 			break
@@ -99,6 +102,7 @@ func (s *shard) granted(o *offer) bool {
 		g := &Grant{
 			Run: e.Run, Workflow: run.Workflow(), Version: o.def.Version, Key: run.Stamp().Home(run.Workflow()).Value,
 			Params: run.Params(), Attempt: run.Attempt(), Fence: e.Fence, Lease: e.Lease, Cancelled: run.CancelAsked(),
+			History: pageOf(run, 0), Signals: run.Signals(), State: run.State(),
 		}
 		s.effects = append(s.effects, effect{kind: effectGrant, grant: grantedMsg{shard: s.id, claim: o.claim, grant: g}})
 		return true
@@ -128,6 +132,14 @@ func (s *shard) token(slot *keySlot, in *flow.Input) {
 		return
 	}
 	p := slot.parked[0]
+	if run := s.st.runs[in.Run]; run != nil && s.outdated(run.run, p.offer.def) {
+		// Its worker has newer gates: it is handed on first, so it can't use the token.
+		in.Flags &^= flow.FlagCredit
+		s.stepKey(slot, in)
+		s.deliverLocals()
+		s.handOnHeads(slot, p.offer.def)
+		return
+	}
 	credit := s.creditFields(&p.offer)
 	in.Flags |= flow.FlagCredit
 	in.Claim, in.Worker, in.Version, in.Fence = credit.Claim, credit.Worker, credit.Version, credit.Fence
@@ -187,10 +199,11 @@ func (s *shard) settleDirty() {
 		slot := s.dirty[i]
 		s.tickKey(slot)
 		s.deliverLocals()
+		s.handOnBest(slot)
 	}
 	for _, slot := range s.dirty {
 		slot.dirty = false
-		count := slot.key.Ready(s.now)
+		count := s.readyNow(slot)
 		if count != slot.reported || slot.consumed != 0 {
 			s.ready = append(s.ready, readiness{key: slot.id, count: count, consumed: slot.consumed})
 			slot.reported, slot.consumed = count, 0
@@ -203,6 +216,15 @@ func (s *shard) settleDirty() {
 	}
 	clear(s.dirty)
 	s.dirty = s.dirty[:0]
+}
+
+// readyNow is how many runs of a key offers could move now: none while its head waits for
+// its key to be computed.
+func (s *shard) readyNow(slot *keySlot) int64 {
+	if slot.held(s.now) {
+		return 0
+	}
+	return slot.key.Ready(s.now)
 }
 
 // tellNews tells the dispatcher what the turn means for it. It does not wait for
@@ -221,7 +243,7 @@ func (s *shard) reportAll() {
 	s.tellNews()
 	all := newsMsg{shard: s.id, epoch: s.epoch, whole: true}
 	for slot := range s.st.keySlab.all() {
-		slot.reported = slot.key.Ready(s.now)
+		slot.reported = s.readyNow(slot)
 		if slot.reported > 0 || slot.consumed > 0 {
 			all.ready = append(all.ready, readiness{key: slot.id, count: slot.reported, consumed: slot.consumed})
 			slot.consumed = 0

@@ -24,7 +24,8 @@ type dispatcher struct {
 	node   *Node
 	box    *mailbox
 	shards []shardView
-	flows  map[flowKey]*workflowView
+	flows  map[string]*workflowView // by workflow
+	serves map[servedDef]*servedBy  // declarations that live workers serve
 	claims map[uint64]*claim
 	byAsk  map[askID]*claim
 	last   uint64 // number of the newest claim
@@ -34,24 +35,6 @@ type dispatcher struct {
 	deadlines claimHeap
 	stopTimer func()
 	timerAt   flow.Span
-}
-
-// flowKey names a rotation. Runs that were submitted before anybody declared their
-// workflow have one of their own, which only workers without gates serve: under
-// any other worker's eyes they would pass a limit unseen (P22).
-type flowKey struct {
-	workflow string
-	unknown  bool
-}
-
-func flowOf(k flow.KeyID) flowKey { return flowKey{k.Workflow, k.Kind == flow.KeyUnknown} }
-
-// flowsOf are the rotations that a worker of def serves.
-func flowsOf(def *flow.Definition) []flowKey {
-	if len(def.Rules) > 0 {
-		return []flowKey{{workflow: def.Workflow}}
-	}
-	return []flowKey{{workflow: def.Workflow}, {workflow: def.Workflow, unknown: true}}
 }
 
 // shardView is what the dispatcher knows of a shard.
@@ -85,7 +68,7 @@ type workflowView struct {
 
 func newDispatcher(n *Node) *dispatcher {
 	d := &dispatcher{
-		node: n, flows: make(map[flowKey]*workflowView), claims: make(map[uint64]*claim),
+		node: n, flows: make(map[string]*workflowView), serves: make(map[servedDef]*servedBy), claims: make(map[uint64]*claim),
 		byAsk: make(map[askID]*claim), offers: make(map[engine.ShardID][]offer),
 		shards: make([]shardView, len(n.shards)),
 	}
@@ -127,8 +110,10 @@ func (d *dispatcher) receive(msgs []any) {
 			d.gone(m.shard)
 		case seenMsg:
 			d.seeAgain(m.worker)
+		case Candidate:
+			d.candidate(m)
 		case servedMsg:
-			d.node.asks.answer(answer{ask: m.ask, value: d.served(m.flow)})
+			d.node.asks.answer(answer{ask: m.ask, value: d.served(m.workflow)})
 		case creditMsg:
 			d.node.asks.answer(answer{ask: m.ask, item: m.item, value: d.credit()})
 		case claimTimeMsg:
@@ -141,7 +126,7 @@ func (d *dispatcher) receive(msgs []any) {
 	d.expire()
 }
 
-func (d *dispatcher) flow(key flowKey) *workflowView {
+func (d *dispatcher) flow(key string) *workflowView {
 	f := d.flows[key]
 	if f == nil {
 		f = &workflowView{waiting: list.New(), seen: make(map[string]flow.Span)}
@@ -164,6 +149,7 @@ func (d *dispatcher) heard(m *newsMsg) {
 			k.open = 0
 		}
 		d.setReady(v, true)
+		d.tellServed(int(m.shard))
 	}
 	for i := range m.ready {
 		d.readied(v, m.shard, &m.ready[i])
@@ -192,7 +178,7 @@ func (d *dispatcher) readied(v *shardView, s engine.ShardID, r *readiness) {
 	}
 	k.lent = max(k.lent-r.consumed, 0)
 	k.open = max(r.count-k.lent, 0)
-	f := d.flow(flowOf(r.key))
+	f := d.flow(r.key.Workflow)
 	if k.open == 0 {
 		if k.lent == 0 && r.count == 0 {
 			delete(v.keys, r.key)
@@ -349,7 +335,7 @@ func (d *dispatcher) gone(s engine.ShardID) {
 	d.setReady(v, false)
 	for _, k := range v.keys { //tidy:ordered every key is closed alike
 		k.open, k.lent = 0, 0
-		d.flow(flowOf(k.id)).forget(k)
+		d.flow(k.id.Workflow).forget(k)
 	}
 	v.keys = make(map[flow.KeyID]*readyKey)
 	lent := v.lent
@@ -381,6 +367,7 @@ func (d *dispatcher) see(f *workflowView, worker string) {
 // seeAgain renews what is known of a worker, for all that it serves.
 func (d *dispatcher) seeAgain(worker string) {
 	now := d.node.cfg.Clock.Mono()
+	d.serveAgain(worker, now)
 	for _, f := range d.flows { //tidy:ordered each workflow keeps its own list
 		if _, known := f.seen[worker]; known {
 			f.seen[worker] = now
@@ -389,7 +376,7 @@ func (d *dispatcher) seeAgain(worker string) {
 }
 
 // served says whether a worker of the workflow was heard of lately.
-func (d *dispatcher) served(key flowKey) bool {
+func (d *dispatcher) served(key string) bool {
 	f := d.flows[key]
 	if f == nil {
 		return false

@@ -118,6 +118,7 @@ func (st *state) fingerprint(now flow.Instant) string {
 			fmt.Fprintf(&b, "definition %+v\n", *d)
 		}
 	}
+	st.schedules.fingerprint(&b)
 	st.index.fingerprint(&b)
 	runs := slices.SortedFunc(maps.Keys(st.runs), flow.RunID.Compare)
 	for _, id := range runs {

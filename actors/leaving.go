@@ -189,6 +189,11 @@ func (n *Node) afterwards(in *flow.Input, a answer) answer {
 		a.err = err
 		return a
 	}
+	a.err = nil
+	if next := run.Successor(); !next.IsZero() && followsChain(in.Kind) {
+		a.next, a.value = next, flow.StatusContinued
+		return a
+	}
 	var out flow.Out
 	run.Step(run.Ended(), in, &out)
 	if len(out.Records) > 0 {

@@ -3,6 +3,7 @@ package actors
 import (
 	"github.com/pyrula/pyrula-node/flow"
 	"github.com/pyrula/pyrula-node/persistence/engine"
+	"github.com/pyrula/pyrula-node/runactor"
 )
 
 // Messages to a shard. Those of the engine and the clock are handled as they
@@ -149,6 +150,7 @@ type claimMsg struct {
 	serves []*flow.Definition
 	credit int
 	wait   flow.Span
+	plain  bool // the answer has no room for candidates
 }
 
 // unclaimMsg ends a claim whose asker has gone.
@@ -188,8 +190,8 @@ type seenMsg struct{ worker string }
 
 // servedMsg asks whether a live worker serves a workflow.
 type servedMsg struct {
-	flow flowKey
-	ask  askID
+	workflow string
+	ask      askID
 }
 
 // creditMsg asks for the credit that waits.
@@ -212,4 +214,7 @@ type Grant struct {
 	Fence     uint64
 	Lease     flow.Span
 	Cancelled bool // a cancel was asked for before the grant
+	History   page
+	Signals   []runactor.KeptSignal
+	State     []byte
 }

@@ -130,6 +130,7 @@ type Node struct {
 	holdings   holdings
 	counted    atomic.Int64 // shards whose counts of the archive are known
 	registry   registry
+	schedules  scheduler
 	asks       asks
 	replayed   atomic.Int64
 	owned      atomic.Int64  // shards that this node owns now

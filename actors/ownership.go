@@ -24,7 +24,7 @@ func (s *shard) promote(m promoteMsg) {
 	s.following = make(map[engine.ShardID]uint64)
 	s.gaps = make(map[engine.ShardID]uint64)
 	s.keyAsks = make(map[letterID][]answer)
-	s.retryAt = 0
+	s.retryAt, s.ticking, s.handed, s.announced = 0, false, 0, nil
 	s.owner.Store(true)
 	s.node.promoted(s)
 
@@ -42,6 +42,7 @@ func (s *shard) promote(m promoteMsg) {
 	}
 	for slot := range s.st.keySlab.all() {
 		slot.armed, slot.dirty, slot.reported, slot.consumed, slot.parked = 0, false, 0, 0, nil
+		slot.judged, slot.resolving = judgement{}, resolving{}
 		s.out.Reset()
 		slot.key.Resume(s.now, &s.out)
 		s.take()
@@ -51,6 +52,8 @@ func (s *shard) promote(m promoteMsg) {
 	if s.id == 0 {
 		s.publishDefinitions()
 	}
+	s.resumeSeeking()
+	s.resumeSchedules()
 	s.endTurn()
 	if s.owner.Load() { // else it was lost again with its first entry
 		s.reportAll()
@@ -102,6 +105,7 @@ func (s *shard) demote(m demoteMsg) {
 		s.st.capture.dead = true
 	}
 	s.node.demoted(s, m.reason)
+	s.node.schedules.count.Add(-int64(len(s.st.schedules.named)))
 	s.st = nil
 	s.noteLeaving()
 	s.clearTimer()
@@ -174,7 +178,9 @@ func (m *machine) Apply(e engine.Entry) error {
 
 // Promote implements engine.Machine.
 func (m *machine) Promote(ep engine.Epoch, _ engine.Pos, wall int64) {
-	m.shard.box.tell(promoteMsg{epoch: ep, wall: flow.Instant(wall), st: m.state()})
+	st := m.state()
+	st.schedules.compute(m.shard.node.schedules.zones.find)
+	m.shard.box.tell(promoteMsg{epoch: ep, wall: flow.Instant(wall), st: st})
 	m.st = nil
 }
 

@@ -17,16 +17,26 @@ type letterID struct {
 	number uint64
 }
 
-// send passes a letter to the key actor key: within this shard in the same entry,
-// else through the outbox.
-func (s *shard) send(key flow.KeyID, in flow.Input) {
-	to := s.node.shardOf(key.Partition())
-	if to == s.id {
+// send passes a letter to a key or a run: within this shard in the same entry, unless it
+// is to be an entry of its own, else through the outbox.
+func (s *shard) send(in flow.Input) {
+	to := s.node.shardOf(addressOf(&in))
+	if to == s.id && !in.Flags.Has(flow.FlagPosted) {
 		s.locals = append(s.locals, in)
 		return
 	}
 	s.post(to, &in)
 }
+
+// addressOf is where the key or run lives that an input is for.
+func addressOf(in *flow.Input) flow.Partition {
+	if forKey(in.Kind) {
+		return in.Key.Partition()
+	}
+	return in.Run.Partition()
+}
+
+func forKey(k flow.InputKind) bool { return k >= flow.InOffer && k < flow.InCreate }
 
 // post puts a letter into the outbox; it leaves when this entry is durable.
 func (s *shard) post(to engine.ShardID, in *flow.Input) letterID {
@@ -38,15 +48,31 @@ func (s *shard) post(to engine.ShardID, in *flow.Input) letterID {
 	return letterID{to, number}
 }
 
-// deliverLocals handles letters to keys of this same shard until none is left: they
-// belong to the entry of what sent them.
+// deliverLocals handles letters within this same shard until none is left: they belong to
+// the entry of what sent them.
 func (s *shard) deliverLocals() {
 	for len(s.locals) > 0 {
 		in := s.locals[0]
 		s.locals = s.locals[1:]
-		s.keyInput(&in)
+		s.deliver(&in)
 	}
 	s.locals = nil
+}
+
+// deliver does what a letter says. It can't be refused: whoever wrote it checked first,
+// and a "no" is a letter of its own.
+func (s *shard) deliver(in *flow.Input) {
+	switch {
+	case forKey(in.Kind):
+		s.keyInput(in)
+	case in.Kind == flow.InCreate:
+		s.at = flow.Fields{Run: in.Run}
+		if err := s.create(in); err != nil {
+			panic(fmt.Sprintf("run %s by letter: %v", in.Run, err))
+		}
+	default:
+		s.runLetter(in)
+	}
 }
 
 // mail hands over every letter up to a number that was not handed over yet, as far
@@ -115,8 +141,7 @@ func (s *shard) letter(m letterMsg) {
 	s.effects = append(s.effects, ack)
 }
 
-// open does what a letter says. It can't be refused: whoever wrote it checked
-// first, and a "no" is a letter of its own.
+// open reads a letter and does what it says.
 func (s *shard) open(m letterMsg) {
 	r := flow.NewReader()
 	if err := r.Reset(m.body); err != nil {
@@ -126,15 +151,8 @@ func (s *shard) open(m letterMsg) {
 	if err := r.Input(&in); err != nil {
 		panic(fmt.Sprintf("letter %d of shard %d: %v", m.number, m.from, err))
 	}
-	if in.Kind != flow.InCreate {
-		s.keyInput(&in)
-		s.deliverLocals()
-		return
-	}
-	s.at = flow.Fields{Run: in.Run}
-	if err := s.create(&in); err != nil {
-		panic(fmt.Sprintf("letter %d of shard %d: %v", m.number, m.from, err))
-	}
+	s.deliver(&in)
+	s.deliverLocals()
 }
 
 // acked takes an acknowledgement: letters up to it are done with.

@@ -14,7 +14,8 @@ import (
 // look is one run as a reader sees it: the run, and why it waits if it does.
 type look struct {
 	runactor.View
-	wait flow.Wait
+	wait  flow.Wait
+	asked flow.RunID // the id that was asked for, when the run is its last successor
 }
 
 // lookAt reads a run in its shard. For a run that waits for a token of another
@@ -25,7 +26,13 @@ func lookAt(id flow.RunID) func(*shard) (any, error) {
 		if slot == nil {
 			return nil, fmt.Errorf("run %s: %w", id, flow.ErrUnknownRun)
 		}
-		return s.look(slot), nil
+		for { // the successors that are here needn't be asked for one by one
+			next := s.st.runs[slot.run.Successor()]
+			if next == nil {
+				return s.look(slot), nil
+			}
+			slot = next
+		}
 	}
 }
 
@@ -45,7 +52,8 @@ func (s *shard) look(slot *runSlot) look {
 
 func id(slot *runSlot) flow.RunID { return slot.run.ID() }
 
-func (n *Node) view(ctx context.Context, id flow.RunID) (look, error) {
+// viewOne is a run as it stands, or the last of its successors that its shard has.
+func (n *Node) viewOne(ctx context.Context, id flow.RunID) (look, error) {
 	v, err := n.read(ctx, n.shardOf(id.Partition()), lookAt(id))
 	if errors.Is(err, flow.ErrUnknownRun) {
 		run, err := n.archived(id)
@@ -68,7 +76,7 @@ func (n *Node) knowWorkers(ctx context.Context, l *look) error {
 		return nil
 	}
 	q := n.asks.open(1)
-	n.dispatcher.box.tell(servedMsg{flow: flowOf(l.Stamp.Home(l.Workflow)), ask: q.id})
+	n.dispatcher.box.tell(servedMsg{workflow: l.Workflow, ask: q.id})
 	a := n.await(ctx, q)[0]
 	if a.err != nil {
 		return a.err
@@ -98,18 +106,37 @@ func (n *Node) waitEnd(ctx context.Context, id flow.RunID, wait time.Duration) e
 	if err := n.serving(); err != nil {
 		return err
 	}
+	timed, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	for {
+		l, err := n.view(timed, id)
+		switch {
+		case timed.Err() != nil:
+			return ctx.Err()
+		case err != nil:
+			return err
+		case l.Status.Ended():
+			return nil
+		}
+		if err := n.watchEnd(ctx, timed, l.ID); err != nil || timed.Err() != nil {
+			return err
+		}
+		id = l.ID // it may have been handed on: then its successor is waited for
+	}
+}
+
+// watchEnd returns when one run has ended, was handed on, or timed is over.
+func (n *Node) watchEnd(ctx, timed context.Context, id flow.RunID) error {
 	q := n.asks.open(1)
 	s := n.shards[n.shardOf(id.Partition())]
 	s.box.tell(watchMsg{run: id, ask: q.id})
-	timed, cancel := context.WithTimeout(ctx, wait)
-	defer cancel()
 	a := q.wait(timed)[0]
 	if errors.Is(a.err, flow.ErrOutcomeUnknown) && timed.Err() != nil {
 		s.box.tell(unwatchMsg{run: id, ask: q.id})
 		return ctx.Err()
 	}
 	if errors.Is(a.err, flow.ErrUnknownRun) {
-		return nil // if it ever was, it has ended
+		return nil // it has left memory meanwhile
 	}
 	return a.err
 }
@@ -145,8 +172,12 @@ func eventsOf(run *runactor.Run) []wire.Event {
 			stamp := run.Stamp()
 			gates := wire.GatesOf(stamp)
 			w.Gates, w.Unknown, w.Version = &gates, &stamp.Unknown, &stamp.Version
-		case flow.EventClaimed:
+		case flow.EventClaimed, flow.EventContinued:
 			w.Version = &e.Version
+		}
+		w.Name, w.Visit = e.Name, e.Visit
+		if len(e.Runs) > 0 {
+			w.Runs = idsOf(e.Runs)
 		}
 		if e.ErrType != "" || e.ErrText != "" {
 			w.Error = &wire.RunError{Type: e.ErrType, Message: e.ErrText}

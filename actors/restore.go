@@ -112,7 +112,9 @@ func (st *state) restoreShard(rec *flow.Record) error {
 		st.archived.keys = rec.Number
 	case flow.RecArchived:
 		st.archived.add(int64(rec.Order), rec.Number)
-	case flow.RecPromoted, flow.RecSent, flow.RecDeclared:
+	case flow.RecScheduled:
+		return st.restoreSchedule(rec)
+	case flow.RecPromoted, flow.RecSent, flow.RecDeclared, flow.RecSeeking:
 		st.applyShard(rec)
 	default:
 		return fmt.Errorf("record %s is not a shard's", rec.Kind)

@@ -47,7 +47,9 @@ func (s *shard) create(in *flow.Input) error {
 		return nil
 	}
 	in.Kind = flow.InSubmit
-	in.Order = max(s.now, s.st.lastSent+1)
+	if in.Order == 0 { // a successor brings its predecessor's (P76)
+		in.Order = max(s.now, s.st.lastSent+1)
+	}
 	s.out.Reset()
 	runactor.New(in.Run).Step(s.now, in, &s.out)
 	if s.out.Err != nil {
@@ -60,17 +62,27 @@ func (s *shard) create(in *flow.Input) error {
 // runInput steps a run that exists and answers with what became of it.
 func (s *shard) runInput(c *command) {
 	a := answer{ask: c.ask, item: c.item, run: c.in.Run}
-	slot := s.st.runs[c.in.Run]
+	slot := s.lastOf(c.in.Run, c.in.Kind)
 	if slot == nil {
 		a.err = fmt.Errorf("run %s: %w", c.in.Run, flow.ErrUnknownRun)
 		s.answer(a)
 		return
 	}
+	if next := slot.run.Successor(); !next.IsZero() && followsChain(c.in.Kind) {
+		a.next, a.value = next, flow.StatusContinued
+		s.answer(a)
+		return
+	}
+	c.in.Run = slot.run.ID()
+	a.run = c.in.Run
 	s.leaveQueue(slot, c.in.Kind)
 	s.out.Reset()
 	slot.run.Step(s.now, &c.in, &s.out)
 	s.take()
 	a.outcome(slot.run, &s.out)
+	if a.err == nil && c.in.Kind == flow.InSteps {
+		a.entries = taken(slot.run, &c.in)
+	}
 	s.answer(a)
 }
 
@@ -81,16 +93,63 @@ func (a *answer) outcome(run *runactor.Run, out *flow.Out) {
 	}
 	for i := range out.Effects {
 		if e := &out.Effects[i]; e.Kind == flow.EffAnswer {
-			a.flags = e.Flags
+			a.flags, a.number, a.extra = e.Flags, e.Number, e.Extra
 		}
 	}
 	a.value = run.Status()
 }
 
+// followsChain says whether a request to a run that was handed on is meant for the last
+// of its successors (P32).
+func followsChain(k flow.InputKind) bool {
+	return k == flow.InSignal || k == flow.InCancel || k == flow.InTerminate
+}
+
+// lastOf is the run of an id, or for what follows its chain the last successor that this
+// shard has.
+func (s *shard) lastOf(id flow.RunID, kind flow.InputKind) *runSlot {
+	slot := s.st.runs[id]
+	for slot != nil && followsChain(kind) {
+		next := s.st.runs[slot.run.Successor()]
+		if next == nil {
+			break
+		}
+		slot = next
+	}
+	return slot
+}
+
+// runLetter steps a run with what came from another run. One that was handed on passes
+// the letter to its successor, behind the letter that made it; one that has left memory
+// has ended, so only who waits for its end is told (R15).
+func (s *shard) runLetter(in *flow.Input) {
+	s.at = flow.Fields{Run: in.Run}
+	slot := s.st.runs[in.Run]
+	if slot == nil {
+		if in.Kind == flow.InWatch {
+			s.seek(in)
+		}
+		return
+	}
+	if next := slot.run.Successor(); !next.IsZero() && in.Kind != flow.InChainOver {
+		in.Run = next
+		s.send(*in)
+		return
+	}
+	s.leaveQueue(slot, in.Kind)
+	s.out.Reset()
+	slot.run.Step(s.now, in, &s.out)
+	if s.out.Err != nil {
+		panic("a run refused the letter " + in.Kind.String() + ": " + s.out.Err.Error())
+	}
+	s.take()
+}
+
 // leaveQueue lets the home key take back what it asked for in the name of a run
 // that is about to end in the queue.
 func (s *shard) leaveQueue(slot *runSlot, kind flow.InputKind) {
-	if slot.run.Status() != flow.StatusQueued || (kind != flow.InCancel && kind != flow.InTerminate) {
+	leaves := kind == flow.InCancel || kind == flow.InTerminate || kind == flow.InHandOn
+	if slot.run.Status() != flow.StatusQueued || !leaves {
 		return
 	}
 	home := slot.run.Stamp().Home(slot.run.Workflow())
@@ -148,15 +207,19 @@ type declared struct {
 // tick acts on the deadlines that have come, within the bounds of one input (R5).
 // What is left is due at once, and the timer goes on with it.
 func (s *shard) tick() {
+	s.ticking = false
 	begin := s.records
-	for items := 0; items < maxTickItems && s.records-begin < maxInputRecords/2; items++ {
+	for items := 0; items < maxTickItems && s.records-begin < maxInputRecords/2 && s.entry.Len() < maxTurnBytes; items++ {
 		t, ok := s.timers.due(s.now)
 		if !ok {
 			break
 		}
-		if t.run != nil {
+		switch {
+		case t.run != nil:
 			s.tickRun(t.run)
-		} else {
+		case t.plan != nil:
+			s.tickSchedule(t.plan)
+		default:
 			s.lookAgain(t.key)
 		}
 		s.deliverLocals()
@@ -189,6 +252,9 @@ func (s *shard) tickRun(slot *runSlot) {
 
 // setTimer asks the clock for a tick at the earliest of the shard's deadlines.
 func (s *shard) setTimer() {
+	if s.ticking {
+		return
+	}
 	at, ok := s.timers.next()
 	for _, more := range [...]flow.Instant{s.parked.next(), s.retryAt} {
 		if more != 0 && (!ok || more < at) {

@@ -66,11 +66,15 @@ type shard struct {
 	back    []uint64
 	at      flow.Fields // what is being handled, for last words
 
+	handed    int             // runs that this turn has handed on
+	announced announced       // what live workers serve
+	warned    map[string]bool // pairs of gates that were warned of
 	news      uint64
 	timers    timers
 	parked    parkingLot
 	stopTimer func()
 	timerAt   flow.Instant
+	ticking   bool                      // a tick waits for its turn: no timer meanwhile
 	retryAt   flow.Instant              // when undelivered letters are sent again; zero for never
 	following map[engine.ShardID]uint64 // highest letter handed to each shard's mailbox
 	gaps      map[engine.ShardID]uint64 // the letter that each shard was last asked to send again
@@ -117,7 +121,7 @@ func (s *shard) receive(msgs []any) {
 			s.quiet = true
 			close(m.done)
 		case tickMsg:
-			s.stopTimer = nil // it has fired, so the next one is set in any case
+			s.stopTimer, s.ticking = nil, true // it has fired, so the next one is set in any case
 			s.pending.push(m)
 		default:
 			s.pending.push(m)
@@ -155,7 +159,11 @@ func (s *shard) turn() {
 func sizeOf(m any) int {
 	switch m := m.(type) {
 	case *command:
-		return len(m.in.Payload)
+		size := len(m.in.Payload) + len(m.in.Extra)
+		for i := range m.in.Parts {
+			size += len(m.in.Parts[i].Payload)
+		}
+		return size
 	case letterMsg:
 		return len(m.body)
 	}
@@ -164,7 +172,7 @@ func sizeOf(m any) int {
 
 func (s *shard) beginTurn() {
 	s.entry.Reset()
-	s.records = 0
+	s.records, s.handed = 0, 0
 }
 
 // endTurn makes one entry of the turn's records (law 2) and holds its effects
@@ -211,6 +219,8 @@ func (s *shard) handle(m any) {
 		s.command(m)
 	case *declareMsg:
 		s.declare(m)
+	case *scheduleMsg:
+		s.schedule(m)
 	case lentMsg:
 		if m.epoch == s.epoch {
 			s.offer(m.offer)
@@ -221,6 +231,8 @@ func (s *shard) handle(m any) {
 		s.acked(m)
 	case foundMsg:
 		s.found(m)
+	case soughtMsg:
+		s.sought(m)
 	case archivedMsg:
 		s.archived(m)
 	case queryMsg:
@@ -230,6 +242,12 @@ func (s *shard) handle(m any) {
 		s.watch(m)
 	case unwatchMsg:
 		s.unwatch(m)
+	case announceMsg:
+		s.announce(m)
+	case sweepMsg:
+		s.sweep(m)
+	case *resolvedMsg:
+		s.resolved(m)
 	case fetchMsg:
 		s.reportAll()
 	case tickMsg:
@@ -254,10 +272,14 @@ func (s *shard) refuse(m any) {
 		no(m.ask, m.item)
 	case *declareMsg:
 		no(m.ask, 0)
+	case *scheduleMsg:
+		no(m.ask, 0)
 	case queryMsg:
 		no(m.ask, m.item)
 	case watchMsg:
 		no(m.ask, 0)
+	case *resolvedMsg:
+		no(m.ask, m.item)
 	case archivedMsg:
 		no(m.ask, m.item)
 	case foundMsg:
@@ -279,7 +301,7 @@ func (s *shard) take() {
 	}
 	for i := range s.out.Effects {
 		if e := &s.out.Effects[i]; e.Kind == flow.EffSend {
-			s.send(e.Key, e.Letter())
+			s.send(e.Letter())
 		}
 	}
 }
@@ -334,6 +356,8 @@ func (s *shard) emit(e *effect) {
 		s.mail(e.shard, e.number)
 	case effectAck:
 		s.node.shards[e.shard].box.tell(ackMsg{from: s.id, upto: e.number, again: e.again})
+	case effectCandidate:
+		s.node.dispatcher.box.tell(e.candidate)
 	case effectDeclared:
 		s.node.registry.publish(e.defs)
 		s.node.noteReady()

@@ -13,21 +13,23 @@ import (
 // the live path, for replay and for a follower. Whatever else a shard has (asks,
 // parked credit, watchers, timers) is thrown away with its ownership.
 type state struct {
-	runs     map[flow.RunID]*runSlot
-	keys     map[flow.KeyID]*keySlot
-	runSlab  slab[*runSlot]
-	keySlab  slab[*keySlot]
-	fence    uint64       // the last fence given (R18)
-	lastSent flow.Instant // the last submit instant given: order keys strictly rise
-	mail     mailboxes
-	keyed    keyedMemory
-	archived archivedCounts
-	requests requestMemory
-	ended    byAge[flow.RunID] // runs that have ended and nobody holds
-	defs     definitions       // shard 0 only
-	listed   bool              // index and ended are kept in step
-	index    runIndex
-	capture  *capture // the snapshot under way, if any
+	runs      map[flow.RunID]*runSlot
+	keys      map[flow.KeyID]*keySlot
+	runSlab   slab[*runSlot]
+	keySlab   slab[*keySlot]
+	fence     uint64       // the last fence given (R18)
+	lastSent  flow.Instant // the last submit instant given: order keys strictly rise
+	mail      mailboxes
+	keyed     keyedMemory
+	archived  archivedCounts
+	requests  requestMemory
+	seeking   seekingRuns
+	ended     byAge[flow.RunID] // runs that have ended and nobody holds
+	defs      definitions       // shard 0 only
+	schedules scheduleMemory
+	listed    bool // index and ended are kept in step
+	index     runIndex
+	capture   *capture // the snapshot under way, if any
 }
 
 // runSlot is a run and what the shard keeps beside it. Fields after run are
@@ -40,25 +42,25 @@ type runSlot struct {
 	watchers []watcher
 }
 
-// over says whether there is a run that has ended and that nobody holds any more (R20):
-// only such a one leaves memory.
-func (s *runSlot) over() bool {
-	return s != nil && s.run.Status().Ended() && !s.run.Held()
-}
+// over says whether there is a run to which nothing more can happen: only such a one
+// leaves memory (R14, R20).
+func (s *runSlot) over() bool { return s != nil && s.run.Over() }
 
 // keySlot is a key and what the shard keeps beside it. Fields after key are
 // volatile.
 type keySlot struct {
-	id       flow.KeyID
-	key      *keyactor.Key
-	seat     int
-	saved    uint64
-	armed    flow.Instant
-	dirty    bool        // to be looked at before the turn ends
-	stamp    *flow.Stamp // the last one seen: runs of one stamp share it
-	reported int64       // what the dispatcher was last told
-	consumed int64       // offers handled since then
-	parked   []parked    // credit that waits for a token on its way
+	id        flow.KeyID
+	key       *keyactor.Key
+	seat      int
+	saved     uint64
+	armed     flow.Instant
+	dirty     bool        // to be looked at before the turn ends
+	stamp     *flow.Stamp // the last one seen: runs of one stamp share it
+	reported  int64       // what the dispatcher was last told
+	consumed  int64       // offers handled since then
+	parked    []parked    // credit that waits for a token on its way
+	judged    judgement   // what of its head needs no second look
+	resolving resolving   // its head, while a worker computes its key
 }
 
 func newState(shards int) *state {
@@ -109,7 +111,7 @@ func (st *state) applyRun(rec *flow.Record) touched {
 		slot = st.addRun(runactor.New(rec.Run))
 	}
 	st.capture.beforeRun(slot)
-	was := slot.run.Status()
+	was, wasOver := slot.run.Status(), slot.over()
 	t := touched{run: slot}
 	if concernsKey(rec.Kind) {
 		t.key = st.fillIn(slot.run, rec)
@@ -120,7 +122,7 @@ func (st *state) applyRun(rec *flow.Record) touched {
 	}
 	st.note(slot, was, rec)
 	t.ended = slot.run.Status().Ended() && !was.Ended()
-	if st.listed && (t.ended || rec.Kind == flow.RecHoldFreed) && slot.over() {
+	if st.listed && !wasOver && slot.over() {
 		st.ended.add(slot.run.Ended(), rec.Run)
 	}
 	return t
@@ -178,7 +180,13 @@ func (st *state) share(rec *flow.Record) {
 
 // concernsKey says whether a record of a run also goes to its home key.
 func concernsKey(k flow.RecordKind) bool {
-	return k != flow.RecCancelAsked && k != flow.RecRenewed
+	switch k {
+	case flow.RecCancelAsked, flow.RecRenewed, flow.RecStep, flow.RecSignalled, flow.RecTaken, flow.RecState,
+		flow.RecStarted, flow.RecWatched, flow.RecOutcome, flow.RecTold, flow.RecChainOver:
+		return false
+	default:
+		return true
+	}
 }
 
 // fillIn completes a record for the run's home key, and finds the key.
@@ -258,10 +266,16 @@ func (st *state) applyShard(rec *flow.Record) {
 			text: rec.IdempotencyKey, run: rec.Run, shard: engine.ShardID(rec.Shard), letter: rec.Number,
 			at: rec.At, saved: st.capture.newborn(),
 		})
+	case flow.RecSeeking:
+		st.seeking.add(seekOf(rec))
+	case flow.RecFound:
+		st.seeking.remove(seekOf(rec))
 	case flow.RecKeyArchived:
 		st.capture.beforeKeyed(st.keyed.named[rec.IdempotencyKey])
 		st.keyed.forget(rec.IdempotencyKey)
 		st.archived.keys++
+	case flow.RecScheduled, flow.RecScheduleFired, flow.RecScheduleDropped:
+		st.applySchedule(rec)
 	default:
 		panic(fmt.Sprintf("record %s is not a shard's", rec.Kind))
 	}
@@ -279,5 +293,5 @@ func (st *state) check() error {
 			return fmt.Errorf("run %s: %w", slot.run.ID(), err)
 		}
 	}
-	return nil
+	return st.schedules.check()
 }

@@ -129,9 +129,9 @@ func (s *shard) stats() Stats {
 // credit is what the waiting claims of every workflow still ask for.
 func (d *dispatcher) credit() Stats {
 	out := make(Stats)
-	for key, f := range d.flows { //tidy:ordered a sum of each
-		for e := f.waiting.Front(); e != nil && !key.unknown; e = e.Next() {
-			out.of(key.workflow).Credit += e.Value.(*claim).spare()
+	for workflow, f := range d.flows { //tidy:ordered a sum of each
+		for e := f.waiting.Front(); e != nil; e = e.Next() {
+			out.of(workflow).Credit += e.Value.(*claim).spare()
 		}
 	}
 	return out

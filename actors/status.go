@@ -5,6 +5,7 @@ import (
 
 	"github.com/pyrula/pyrula-node/flow"
 	"github.com/pyrula/pyrula-node/flow/wire"
+	"github.com/pyrula/pyrula-node/runactor"
 )
 
 // runOf is the status object of a run. The definition's hash is that of the last
@@ -15,13 +16,17 @@ func (n *Node) runOf(l *look) wire.Run {
 		Gates: wire.GatesOf(l.Stamp), GatesUnknown: l.Stamp.Unknown,
 		StampedVersion: l.Stamp.Version, VersionRank: l.Stamp.VersionRank,
 		IdempotencyKey: textOrNull(l.IdempotencyKey),
-		Provenance:     wire.Provenance{Source: wire.Source{Trigger: l.Trigger}},
-		Worker:         textOrNull(l.Worker), CancelRequested: l.CancelRequested,
+		Provenance:     wire.Provenance{Source: sourceOf(l)}, ContinuedTo: idOrNull(l.ContinuedTo),
+		Worker: textOrNull(l.Worker), CancelRequested: l.CancelRequested,
 		Wait: waitOf(l), SubmittedAt: l.Submitted.Millis(), StartedAt: millisOrNull(l.Started),
 		EndedAt: millisOrNull(l.Ended), Result: json.RawMessage(l.Result), Budget: json.RawMessage("null"),
 	}
 	if def := lastOf(n.registry.list(l.Workflow), l.Stamp.Version); def != nil && !l.Stamp.Unknown {
 		w.DefinitionHash = &def.Hash
+	}
+	if !l.asked.IsZero() {
+		w.RequestedRunID = l.asked.String()
+		w.ContinuedTo = idOrNull(l.ID) // of the run that was asked for (P81)
 	}
 	if len(w.Result) == 0 {
 		w.Result = json.RawMessage("null")
@@ -30,6 +35,27 @@ func (n *Node) runOf(l *look) wire.Run {
 		w.Error = &wire.RunError{Type: l.ErrType, Message: l.ErrText}
 	}
 	return w
+}
+
+// sourceOf says what made the run.
+func sourceOf(l *look) wire.Source {
+	s := wire.Source{
+		Trigger: l.Trigger, GatedFrom: idOrNull(l.GatedFrom), GatedRoot: idOrNull(l.GatedRoot), Parent: idOrNull(l.Parent),
+	}
+	switch l.Trigger {
+	case runactor.TriggerRetry:
+		s.RetryOf = textOrNull(l.Origin)
+	case runactor.TriggerSchedule:
+		s.Schedule = textOrNull(l.Origin)
+	}
+	return s
+}
+
+func idOrNull(id flow.RunID) *string {
+	if id.IsZero() {
+		return nil
+	}
+	return new(id.String())
 }
 
 func textOrNull(s string) *string {
@@ -70,6 +96,10 @@ func waitOf(l *look) *wire.Wait {
 	if l.wait.Position > 0 {
 		w.Position = new(l.wait.Position)
 	}
-	w.OpensAt = millisOrNull(l.wait.OpensAt)
+	w.OpensAt, w.Since = millisOrNull(l.wait.OpensAt), millisOrNull(l.Since)
+	w.Signal = textOrNull(l.wait.Signal)
+	if len(l.wait.Runs) > 0 {
+		w.Runs = idsOf(l.wait.Runs)
+	}
 	return w
 }

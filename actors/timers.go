@@ -13,12 +13,13 @@ import (
 type timers struct{ heap timerHeap }
 
 type timer struct {
-	at  flow.Instant
-	run *runSlot
-	key *keySlot
+	at   flow.Instant
+	run  *runSlot
+	key  *keySlot
+	plan *scheduleSlot
 }
 
-// armRun and armKey enter a deadline unless an earlier entry covers it.
+// armRun, armKey and armSchedule enter a deadline unless an earlier entry covers it.
 func (t *timers) armRun(s *runSlot, at flow.Instant) {
 	if s.armed == 0 || at < s.armed {
 		s.armed = at
@@ -30,6 +31,13 @@ func (t *timers) armKey(s *keySlot, at flow.Instant) {
 	if s.armed == 0 || at < s.armed {
 		s.armed = at
 		heap.Push(&t.heap, timer{at: at, key: s})
+	}
+}
+
+func (t *timers) armSchedule(s *scheduleSlot, at flow.Instant) {
+	if s.armed == 0 || at < s.armed {
+		s.armed = at
+		heap.Push(&t.heap, timer{at: at, plan: s})
 	}
 }
 
@@ -51,17 +59,23 @@ func (t *timers) due(now flow.Instant) (timer, bool) {
 		return timer{}, false
 	}
 	top := heap.Pop(&t.heap).(timer)
-	if top.run != nil {
+	switch {
+	case top.run != nil:
 		top.run.armed = 0
-	} else {
+	case top.plan != nil:
+		top.plan.armed = 0
+	default:
 		top.key.armed = 0
 	}
 	return top, true
 }
 
 func (t timer) valid() bool {
-	if t.run != nil {
+	switch {
+	case t.run != nil:
 		return t.run.armed == t.at
+	case t.plan != nil:
+		return t.plan.armed == t.at
 	}
 	return t.key.armed == t.at
 }

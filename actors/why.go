@@ -91,9 +91,16 @@ func sentence(l *look) string {
 		return fmt.Sprintf("Attempt %d failed; the next one may start at %s.", l.Attempt, clockTime(w.OpensAt))
 	case flow.WaitNoWorker:
 		if l.Stamp.Unknown {
-			return fmt.Sprintf("It was submitted before workflow %q was declared, so it has no gates, and no worker that serves %q under gates may take it: cancel it and submit it again.", l.Workflow, l.Workflow)
+			return fmt.Sprintf("It was submitted before workflow %q was declared, and no live worker serves that: the first that does runs it under its own gates.", l.Workflow)
 		}
 		return fmt.Sprintf("No gate holds it: no live worker serves workflow %q.", l.Workflow)
+	case flow.WaitSignal:
+		if w.OpensAt != 0 {
+			return fmt.Sprintf("It is suspended until signal %q comes, or until %s.", w.Signal, clockTime(w.OpensAt))
+		}
+		return fmt.Sprintf("It is suspended until signal %q comes.", w.Signal)
+	case flow.WaitChild:
+		return fmt.Sprintf("It is suspended until %d other runs have ended, the first of them %s.", len(w.Runs), w.Runs[0])
 	case flow.WaitCluster:
 		return "A message about it is on its way between shards."
 	default:

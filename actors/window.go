@@ -11,9 +11,10 @@ type effectKind uint8
 const (
 	effectAnswer effectKind = iota
 	effectGrant
-	effectLetter   // letter number of shard leaves the outbox
-	effectAck      // all letters of shard up to number were received
-	effectDeclared // the node's cache of declarations is renewed
+	effectLetter    // letter number of shard leaves the outbox
+	effectAck       // all letters of shard up to number were received
+	effectDeclared  // the node's cache of declarations is renewed
+	effectCandidate // a worker is to compute a run's key
 )
 
 // effect is one thing that leaves the shard once its records are durable.
@@ -25,6 +26,8 @@ type effect struct {
 	number uint64
 	again  bool
 	defs   *definitions
+
+	candidate Candidate
 }
 
 // window holds the effects of entries that aren't durable yet, in order: the

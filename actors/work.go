@@ -41,7 +41,7 @@ func (n *Node) Claim(ctx context.Context, c wire.Claim) (wire.Claimed, error) {
 	q := n.asks.open(1)
 	n.dispatcher.box.tell(&claimMsg{
 		ask: q.id, worker: c.Worker, serves: serves, credit: c.Credit,
-		wait: wait,
+		wait: wait, plain: c.Plain,
 	})
 	select {
 	case <-q.done:
@@ -58,9 +58,13 @@ func (n *Node) Claim(ctx context.Context, c wire.Claim) (wire.Claimed, error) {
 	if a.err != nil {
 		return out, a.err
 	}
+	got := a.value.(claimed)
+	for i := range got.candidates {
+		out.Resolve = append(out.Resolve, candidateOf(&got.candidates[i]))
+	}
 	bytes := 0
-	for _, g := range a.value.([]*Grant) {
-		if bytes += len(g.Params); bytes > maxClaimBytes && len(out.Runs) > 0 {
+	for _, g := range got.grants {
+		if bytes += g.size(); bytes > maxClaimBytes && len(out.Runs) > 0 {
 			n.handBack(g) // the next claim gets it, without another token
 			continue
 		}
@@ -74,21 +78,42 @@ const maxClaimBytes = 8 << 20
 
 // handAllBack returns what a claim was granted in the moment its asker left.
 func (n *Node) handAllBack(a answer) {
-	grants, ok := a.value.([]*Grant)
+	got, ok := a.value.(claimed)
 	if !ok {
 		return
 	}
-	for _, g := range grants {
+	for _, g := range got.grants {
 		n.handBack(g)
 	}
 }
 
+func candidateOf(c *Candidate) wire.Candidate {
+	return wire.Candidate{
+		RunID: c.Run.String(), Workflow: c.Def.Workflow, Version: c.Def.Version, GatesHash: c.Def.GatesHash, Params: c.Params,
+	}
+}
+
+// size is about what a grant takes in an answer.
+func (g *Grant) size() int {
+	n := len(g.Params) + len(g.State)
+	for i := range g.Signals {
+		n += len(g.Signals[i].Payload)
+	}
+	return n + g.History.size()
+}
+
 func grantOf(g *Grant) wire.Grant {
-	return wire.Grant{
+	h := historyOf(g.History)
+	w := wire.Grant{
 		RunID: g.Run.String(), Workflow: g.Workflow, Version: g.Version, Key: g.Key,
 		Params: g.Params, Attempt: g.Attempt, Fence: g.Fence, LeaseSeconds: wire.Seconds(g.Lease),
-		Steps: []wire.Step{}, Signals: []wire.Signal{}, State: json.RawMessage("{}"), CancelRequested: g.Cancelled,
+		Steps: h.Steps, Signals: signalsOf(g.Signals), Waits: h.Waits, Children: h.Children, HistoryNext: h.Next,
+		State: json.RawMessage("{}"), CancelRequested: g.Cancelled,
 	}
+	if len(g.State) > 0 {
+		w.State = g.State
+	}
+	return w
 }
 
 // Heartbeat renews leases. A run that the worker doesn't hold is answered without
@@ -191,19 +216,49 @@ func (n *Node) Fail(ctx context.Context, id flow.RunID, f wire.Fail) (wire.Ended
 	return n.end(ctx, in)
 }
 
-// Suspend gives a run back until a moment; one that has passed hands it back at
-// once.
+// Suspend gives a run back until a moment, a signal, or the end of other runs. A moment
+// that has passed hands it back at once.
 func (n *Node) Suspend(ctx context.Context, id flow.RunID, s wire.Suspend) (wire.Ended, error) {
-	if s.Until.Signal != "" || len(s.Until.Runs) > 0 || s.Until.AtMS == nil {
-		return wire.Ended{}, fmt.Errorf("suspend until a signal or other runs: %w", flow.ErrUnsupported)
+	in := flow.Input{Kind: flow.InSuspend, Fields: flow.Fields{Run: id, Fence: s.Fence, Name: s.Step, Visit: s.Visit}}
+	if err := until(&s.Until, &in); err != nil {
+		return wire.Ended{}, err
 	}
-	until := max(flow.InstantOfMillis(*s.Until.AtMS), 1)
-	if until == flow.MaxInstant {
-		return wire.Ended{}, flow.Invalid("until.at_ms", "must be a moment before the year 2262")
+	return n.end(ctx, in)
+}
+
+// until fills in what a suspension waits for.
+func until(u *wire.Until, in *flow.Input) error {
+	switch {
+	case u.Signal != "":
+		in.Flags, in.Name = flow.FlagSignal, u.Signal
+		if u.TimeoutSeconds != nil {
+			in.Interval = max(flow.Span(*u.TimeoutSeconds*float64(flow.Second)), 1)
+		}
+	case len(u.Runs) > 0:
+		ids := make([]flow.RunID, len(u.Runs))
+		for i, text := range u.Runs {
+			id, err := flow.ParseRunID(text)
+			if err != nil {
+				return flow.Invalid(fmt.Sprintf("until.runs[%d]", i), "must be a run id")
+			}
+			if id == in.Run {
+				return flow.Invalid(fmt.Sprintf("until.runs[%d]", i), "must be another run: this one would wait for itself")
+			}
+			ids[i] = id
+		}
+		in.Flags, in.Extra = flow.FlagRuns, flow.EncodeRunIDs(ids)
+	case u.AtMS != nil:
+		in.Flags, in.Until = flow.FlagAbsolute, max(flow.InstantOfMillis(*u.AtMS), 1)
+		if in.Until == flow.MaxInstant {
+			return flow.Invalid("until.at_ms", "must be a moment before the year 2262")
+		}
+		if in.Name != "" {
+			in.Flags |= flow.FlagRecorded
+		}
+	default:
+		return flow.Invalid("until.at_ms", "is required, unless signal or runs is given")
 	}
-	return n.end(ctx, flow.Input{Kind: flow.InSuspend, Fields: flow.Fields{
-		Run: id, Fence: s.Fence, Until: until, Flags: flow.FlagAbsolute,
-	}})
+	return nil
 }
 
 func (n *Node) end(ctx context.Context, in flow.Input) (wire.Ended, error) {
@@ -228,9 +283,9 @@ func (n *Node) stop(ctx context.Context, kind flow.InputKind, id flow.RunID, rea
 	if len(reason) > flow.MaxReasonBytes {
 		return wire.Stopped{}, flow.Invalid("reason", fmt.Sprintf("must be at most %d bytes", flow.MaxReasonBytes))
 	}
-	a, err := n.askRun(ctx, flow.Input{Kind: kind, Fields: flow.Fields{Run: id, Reason: reason}})
+	a, err := n.askChain(ctx, flow.Input{Kind: kind, Fields: flow.Fields{Run: id, Reason: reason}})
 	if err != nil {
 		return wire.Stopped{}, err
 	}
-	return wire.Stopped{RunID: id.String(), Status: statusOf(a), Changed: !a.flags.Has(flow.FlagRepeat)}, nil
+	return wire.Stopped{RunID: a.run.String(), Status: statusOf(a), Changed: !a.flags.Has(flow.FlagRepeat)}, nil
 }

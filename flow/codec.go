@@ -28,6 +28,10 @@ import (
 //	bit 25      payload       bytes
 //	bit 26      stamp         [version, rank, unknown, [gate, ...]]
 //	                          gate: [kind, key name, key, max, interval, burst]
+//	bit 27..29  runs          other root parent, 16 bytes each
+//	bit 30..32  numbers       visit cost status
+//	bit 33, 34  texts         name origin
+//	bit 35      extra         bytes
 //
 // Fields.Claim is never written.
 const (
@@ -40,7 +44,18 @@ const (
 	bitTexts   = 16
 	bitPayload = 25
 	bitStamp   = 26
-	bitsKnown  = 1<<(bitStamp+1) - 1
+	bitOther   = 27
+	bitRoot    = 28
+	bitParent  = 29
+	bitVisit   = 30
+	bitCost    = 31
+	bitStatus  = 32
+	bitName    = 33
+	bitOrigin  = 34
+	bitExtra   = 35
+	bitsKnown  = 1<<(bitExtra+1) - 1
+	// bitsLate are those of fields that few records have.
+	bitsLate = bitsKnown &^ (1<<bitOther - 1)
 
 	numberCount = bitTexts - bitNumbers
 	textCount   = bitPayload - bitTexts
@@ -121,6 +136,15 @@ func (f *Fields) mask(nums *[numberCount]int64, texts *[textCount]*string) (mask
 	}
 	set(bitPayload, len(f.Payload) > 0)
 	set(bitStamp, f.Stamp != nil)
+	set(bitOther, !f.Other.IsZero())
+	set(bitRoot, !f.Root.IsZero())
+	set(bitParent, !f.Parent.IsZero())
+	set(bitVisit, f.Visit != 0)
+	set(bitCost, f.Cost != 0)
+	set(bitStatus, f.Status != 0)
+	set(bitName, f.Name != "")
+	set(bitOrigin, f.Origin != "")
+	set(bitExtra, len(f.Extra) > 0)
 	return mask, n
 }
 
@@ -158,7 +182,32 @@ func encodeFields(e *msgpack.Encoder, kind uint8, f *Fields) error {
 	if f.Stamp != nil {
 		WriteStamp(&w, f.Stamp)
 	}
+	if mask&bitsLate != 0 {
+		writeLate(&w, mask, f)
+	}
 	return w.Err()
+}
+
+// writeLate writes the fields that few records have.
+func writeLate(w *pack.Writer, mask uint64, f *Fields) {
+	for bit, id := range [...]*RunID{&f.Other, &f.Root, &f.Parent} {
+		if mask&(1<<(bitOther+bit)) != 0 {
+			WriteRunID(w, id)
+		}
+	}
+	for _, v := range [...]int64{f.Visit, f.Cost, int64(f.Status)} {
+		if v != 0 {
+			w.Number(v)
+		}
+	}
+	for _, s := range [...]string{f.Name, f.Origin} {
+		if s != "" {
+			w.Text(s)
+		}
+	}
+	if len(f.Extra) > 0 {
+		w.Bytes(f.Extra)
+	}
 }
 
 // EncodeMsgpack writes the record; it implements msgpack.CustomEncoder and is

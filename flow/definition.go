@@ -22,6 +22,7 @@ type Definition struct {
 	Lease     Span
 	Attempts  int64 // failures after which a run is failed for good
 	Backoff   Span
+	Topic     string // of Kafka, whose records become runs; empty for a workflow that isn't bound to one (P40)
 	GatesHash string
 	Hash      string // of everything that shapes a run but its gates (D4.6)
 	At        Instant
@@ -37,10 +38,15 @@ func (d *Definition) Same(o *Definition) bool {
 func (d *Definition) Seal() {
 	d.GatesHash = GatesHash(d.Rules)
 	// A fixed order of fields; what isn't served yet stands as null, so that the
-	// hash changes only with what is declared.
-	shape, err := json.Marshal([]any{
+	// hash changes only with what is declared. A topic stands there only where one is
+	// declared: the hashes of all other workflows are older than topics.
+	fields := []any{
 		"name", d.Workflow, "steps", nil, "max_attempts", d.Attempts, "definition_version", d.Version, "budget", nil,
-	})
+	}
+	if d.Topic != "" {
+		fields = append(fields, "kafka", d.Topic)
+	}
+	shape, err := json.Marshal(fields)
 	if err != nil {
 		panic("flow: strings and integers are not JSON: " + err.Error())
 	}
@@ -80,6 +86,29 @@ func dotted(version string) ([]uint64, bool) {
 		out[i] = n
 	}
 	return out, true
+}
+
+// MaxTopicBytes bounds the name of a Kafka topic, by Kafka's own rule.
+const MaxTopicBytes = 249
+
+// CheckTopic refuses what can't be the name of a Kafka topic. Error: *FieldError of
+// ErrConfiguration.
+func CheckTopic(field, topic string) error {
+	legal := topic != "" && len(topic) <= MaxTopicBytes && topic != "." && topic != ".."
+	for _, c := range []byte(topic) {
+		legal = legal && (c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '_' || c == '-')
+	}
+	if !legal {
+		return misconfigured(field, "must be the name of a Kafka topic: 1 to 249 of a-z, A-Z, 0-9, '.', '_' and '-', and neither \".\" nor \"..\"")
+	}
+	return nil
+}
+
+// CheckUnbound refuses a policy beside a Kafka topic (P40): "limit", "rate" or
+// "trigger". Error: *FieldError of ErrConfiguration.
+func CheckUnbound(policy string) error {
+	return misconfigured(policy, "must be left out of a workflow that is bound to a Kafka topic: throttle that one with "+
+		"max_concurrency of its consumers and the number of partitions of the topic")
 }
 
 // Keys are key values that a caller resolved itself, by gate; nil means "not
@@ -133,9 +162,10 @@ func (r *Rule) resolve(params []byte, given *string) (string, error) {
 }
 
 // Parts of a definition and of a rule, as msgpack arrays. Payload of RecDeclared
-// holds a definition.
+// holds a definition. One without a topic ends before it, as all did before topics.
 const (
 	definitionParts = 10
+	topicParts      = definitionParts + 1
 	ruleParts       = 6
 	hashBytes       = 64
 )
@@ -144,7 +174,11 @@ const (
 // Reader.Definition.
 func (w *Writer) Definition(d *Definition) {
 	p := pack.NewWriter(w.enc)
-	p.Array(definitionParts)
+	if d.Topic == "" {
+		p.Array(definitionParts)
+	} else {
+		p.Array(topicParts)
+	}
 	p.Number(codecVersion)
 	p.Text(d.Workflow)
 	p.Text(d.Version)
@@ -165,13 +199,16 @@ func (w *Writer) Definition(d *Definition) {
 		p.Number(int64(r.Interval))
 		p.Number(r.Burst)
 	}
+	if d.Topic != "" {
+		p.Text(d.Topic)
+	}
 	must(p.Err())
 }
 
 // Definition reads the next definition. Error: ErrCodec.
 func (r *Reader) Definition() (*Definition, error) {
 	p := &r.pack
-	p.Array(definitionParts, definitionParts)
+	parts := p.Array(definitionParts, topicParts)
 	if v := p.Number(); !p.Failed() && v != codecVersion {
 		return nil, undecodable("a definition has version %d, this build knows %d", v, codecVersion)
 	}
@@ -185,6 +222,9 @@ func (r *Reader) Definition() (*Definition, error) {
 		p.Array(ruleParts, ruleParts)
 		k.Kind, k.Key.Name, k.Key.Function = GateKind(p.Between(0, 0xFF)), r.name(), r.name()
 		k.Max, k.Interval, k.Burst = p.Number(), Span(p.Number()), p.Number()
+	}
+	if parts == topicParts {
+		d.Topic = p.Text(MaxTopicBytes)
 	}
 	d.GatesHash = GatesHash(d.Rules)
 	return d, r.failure()

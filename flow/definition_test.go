@@ -1,7 +1,10 @@
 package flow
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -19,11 +22,18 @@ func sampleDefinition() *Definition {
 	return d
 }
 
+// boundDefinition is one of a workflow that is bound to a Kafka topic.
+func boundDefinition() *Definition {
+	d := &Definition{Workflow: "sync", Version: "2.1", Seen: 3, Lease: Second, Attempts: 3, Rules: []Rule{}, Topic: "orders.v1"}
+	d.Seal()
+	return d
+}
+
 // Fails when a definition doesn't come back from its bytes, with its hashes.
 func TestDefinitionRoundTrip(t *testing.T) {
 	bare := &Definition{Workflow: "w", Rules: []Rule{}}
 	bare.Seal()
-	for _, want := range []*Definition{sampleDefinition(), bare} {
+	for _, want := range []*Definition{sampleDefinition(), bare, boundDefinition()} {
 		w, r := NewWriter(), NewReader()
 		w.Definition(want)
 		if err := r.Reset(w.Bytes()); err != nil {
@@ -41,24 +51,67 @@ func TestDefinitionRoundTrip(t *testing.T) {
 
 // Fails when a cut definition is read, or one of another version.
 func TestDefinitionDamageIsRefused(t *testing.T) {
-	w, r := NewWriter(), NewReader()
-	w.Definition(sampleDefinition())
-	body := w.Bytes()
-	for n := 1; n < len(body); n++ {
-		err := r.Reset(body[:n])
-		if err == nil {
-			_, err = r.Definition()
+	for _, d := range []*Definition{sampleDefinition(), boundDefinition()} {
+		w, r := NewWriter(), NewReader()
+		w.Definition(d)
+		body := w.Bytes()
+		for n := 1; n < len(body); n++ {
+			err := r.Reset(body[:n])
+			if err == nil {
+				_, err = r.Definition()
+			}
+			if !errors.Is(err, ErrCodec) {
+				t.Fatalf("cut at %d: error %v", n, err)
+			}
 		}
-		if !errors.Is(err, ErrCodec) {
-			t.Fatalf("cut at %d: error %v", n, err)
+		body[2] = codecVersion + 1
+		if err := r.Reset(body); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.Definition(); !errors.Is(err, ErrCodec) {
+			t.Errorf("a newer version: error %v", err)
 		}
 	}
-	body[2] = codecVersion + 1
+}
+
+// Fails when a definition without a topic is written, hashed or read otherwise than
+// before there were topics: these are bytes and a text of that time.
+func TestP40DefinitionsOlderThanTopics(t *testing.T) {
+	shape := sha256.Sum256([]byte(`["name","sync","steps",null,"max_attempts",3,"definition_version","2.1","budget",null]`))
+	if got := sampleDefinition().Hash; got != hex.EncodeToString(shape[:]) {
+		t.Errorf("the hash without a topic has changed: %s", got)
+	}
+	d := &Definition{Workflow: "w", Version: "1", Seen: 2, Lease: 30, Attempts: 3, Backoff: 4, At: 5, Hash: "h", Rules: []Rule{{Kind: GateLimit, Key: byTenant, Max: 2}}}
+	const before = "019a01a177a13102" + "1e030405" + "a168" + "9196" + "01a674656e616e74a0020000"
+	w, r := NewWriter(), NewReader()
+	w.Definition(d)
+	if got := hex.EncodeToString(w.Bytes()); got != before {
+		t.Errorf("written as %s, was %s", got, before)
+	}
+	body, err := hex.DecodeString(before)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := r.Reset(body); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.Definition(); !errors.Is(err, ErrCodec) {
-		t.Errorf("a newer version: error %v", err)
+	got, err := r.Definition()
+	if d.GatesHash = GatesHash(d.Rules); err != nil || cmp.Diff(d, got) != "" {
+		t.Errorf("read as %+v, error %v", got, err)
+	}
+}
+
+// Fails when the name of a topic is taken or refused otherwise than Kafka does.
+func TestP40TopicNames(t *testing.T) {
+	for _, legal := range []string{"a", "orders", "Orders.v1_x-2", "...", "-", "_", strings.Repeat("t", MaxTopicBytes)} {
+		if err := CheckTopic("kafka.topic", legal); err != nil {
+			t.Errorf("%q: %v", legal, err)
+		}
+	}
+	for _, illegal := range []string{"", ".", "..", "a b", "a/b", "ключ", "a\x00", "a:b", strings.Repeat("t", MaxTopicBytes+1)} {
+		if got := refusal(t, CheckTopic("kafka.topic", illegal)); got != "kafka.topic" {
+			t.Errorf("%q is refused for %q", illegal, got)
+		}
 	}
 }
 
@@ -133,6 +186,7 @@ func TestP82DefinitionSame(t *testing.T) {
 	for name, change := range map[string]func(*Definition){
 		"version": func(d *Definition) { d.Version = "3" }, "lease": func(d *Definition) { d.Lease++ },
 		"attempts": func(d *Definition) { d.Attempts++ }, "backoff": func(d *Definition) { d.Backoff++ },
+		"topic": func(d *Definition) { d.Topic = "orders" },
 		"gates": func(d *Definition) { d.Rules[0].Max++ }, "no gates": func(d *Definition) { d.Rules = nil },
 	} {
 		d := sampleDefinition()

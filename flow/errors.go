@@ -24,6 +24,16 @@ var (
 	ErrStaleFence = errors.New("stale fence")
 	// ErrRunEnded says that a run has ended and takes no such message any more.
 	ErrRunEnded = errors.New("run has ended")
+	// ErrRunNotEnded says that a run goes on, and only an ended one can be retried.
+	ErrRunNotEnded = errors.New("run has not ended")
+	// ErrStepConflict says that a step is recorded already with another outcome, or that
+	// children were started by that call with other parameters: nothing changed.
+	ErrStepConflict = errors.New("step is recorded otherwise")
+	// ErrHistoryTooLarge says that a run can't keep more (R13): a signal is refused, and
+	// the run goes on.
+	ErrHistoryTooLarge = errors.New("history is too large")
+	// ErrUnknownSchedule says that no schedule has the name.
+	ErrUnknownSchedule = errors.New("unknown schedule")
 	// ErrOverloaded says that a named bound is reached and new work is refused
 	// (R7); nothing happened, and a retry is safe.
 	ErrOverloaded = errors.New("overloaded")

@@ -13,6 +13,9 @@ type Event struct {
 	ErrType string
 	ErrText string
 	Until   Instant
+	Name    string  // of a step, a signal or a wait
+	Visit   int64   // of a step or a wait
+	Runs    []RunID // the successor, the children, or the runs that are waited for
 }
 
 // MaxRunEvents bounds the journal kept for one run: beyond it the oldest events
@@ -33,6 +36,13 @@ const (
 	EventCancelled       = "run:cancelled"
 	EventTerminated      = "run:terminated"
 	EventReleased        = "run:released" // the last worker of a terminated run is gone
+	EventContinued       = "run:continued"
+	EventStepCompleted   = "step:completed"
+	EventStepFailed      = "step:failed"
+	EventSignalReceived  = "signal:received"
+	EventSignalTaken     = "signal:taken" // a wait got a kept signal without a suspension
+	EventChildrenStarted = "children:started"
+	EventRunEnded        = "awaited:ended" // one of the runs that are waited for
 )
 
 // Status is where a run stands in its life.

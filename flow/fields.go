@@ -24,7 +24,17 @@ type Fields struct {
 	Claim    uint64 // the offer's own number; never in a record
 
 	Shard  uint16 // the other shard of an outbox record
-	Number uint64 // number of a letter in the outbox of a pair of shards (R6)
+	Number uint64 // of a letter in the outbox of a pair of shards (R6), of a signal, or of a wait
+
+	Other  RunID  // another run that is concerned: successor, predecessor, waiter, awaited run
+	Root   RunID  // the first run of a chain, or the id under which a run is awaited
+	Parent RunID  // the run whose body started this one
+	Visit  int64  // the n-th call of Name in a body
+	Cost   int64  // cost units of a step
+	Status Status // how an awaited run ended; zero when no run has the id
+	Name   string // of a step, a signal or a wait
+	Origin string // the schedule, or the retried run, that a run comes from
+	Extra  []byte // a list that belongs to the kind, encoded: see Luggage and EncodeRunIDs
 
 	Flags          Flags
 	Workflow       string
@@ -55,6 +65,11 @@ const (
 	FlagAbsolute                    // Until is a date, not the end of a span (R2)
 	FlagStarted                     // the run was admitted earlier in its life (P53)
 	FlagCredit                      // a unit of credit is at hand with a token
+	FlagSignal                      // a suspension waits for the signal Name
+	FlagRuns                        // a suspension waits for the runs in Extra
+	FlagRecorded                    // a suspension until a moment stands in the history afterwards
+	FlagPosted                      // a letter goes through the outbox within a shard too, so that what it leads to is an entry of its own
+	FlagChild                       // the runs that are started are children: a cancel may reach them
 )
 
 // Has says whether all of f are set.

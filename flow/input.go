@@ -7,14 +7,17 @@ type InputKind uint8
 const (
 	_ InputKind = iota
 	// InSubmit makes the run: Run, Order, Workflow, Payload (params), Stamp,
-	// Trigger, IdempotencyKey, RequestID.
+	// Trigger, IdempotencyKey, RequestID, Parent, Origin. A successor also brings Other
+	// (its predecessor), Root and Extra (Luggage).
 	InSubmit
 	// InComplete ends the run with a result: Run, Fence, Payload.
 	InComplete
 	// InFail reports a failed attempt: Run, Fence, ErrType, ErrText, FlagRetryable.
 	InFail
-	// InSuspend gives the run back until an instant: Run, Fence, Until. No attempt
-	// is used.
+	// InSuspend gives the run back until something happens: Run, Fence, and Until for a
+	// moment; with FlagSignal a signal Name comes, or Until if that is set; with FlagRuns
+	// all runs in Extra have ended. Name and Visit say which wait of the body it is. No
+	// attempt is used.
 	InSuspend
 	// InHeartbeat renews the lease: Run, Fence. It leaves no record.
 	InHeartbeat
@@ -24,6 +27,36 @@ const (
 	InTerminate
 	// InRunTick lets a run act on its deadlines: Run.
 	InRunTick
+	// InSteps records what a body has done: Run, Fence, and Parts: InStep for each
+	// outcome, InTake for each signal to take, InState for the state. All or nothing.
+	InSteps
+	// InSignal gives the run a signal to keep: Run, Name, Payload, RequestID.
+	InSignal
+	// InStart starts runs for a body: Run, Fence, Name, Visit, FlagChild, and Parts: an
+	// InCreate for each.
+	InStart
+	// InWatch asks to be told of the run's end: Run, Other (the waiter), Root (the id
+	// that it asked for), Number (its wait).
+	InWatch
+	// InOutcome tells a waiter of an end: Run (the waiter), Root (the id that it asked
+	// for), Number (its wait), Status, Payload, ErrType, ErrText.
+	InOutcome
+	// InHandOn hands a queued run on: Run, Other (the successor's id), Stamp (the
+	// successor's).
+	InHandOn
+	// InChainOver tells a run that was handed on that the last of its successors has
+	// ended: Run.
+	InChainOver
+)
+
+// Parts of InSteps.
+const (
+	// InStep is a step's outcome: Name, Visit, Payload or ErrType and ErrText, Cost.
+	InStep InputKind = iota + 96
+	// InTake takes the oldest kept signal of a name for a wait: Name, Visit.
+	InTake
+	// InState replaces the run's state: Payload.
+	InState
 )
 
 // Inputs of a key actor.
@@ -53,7 +86,8 @@ const (
 
 // Inputs that the shard host handles itself.
 const (
-	// InCreate makes a run on behalf of another shard: the fields of InSubmit.
+	// InCreate makes a run on behalf of another run or shard: the fields of InSubmit,
+	// with Order when it takes another's place.
 	InCreate InputKind = iota + 64
 )
 
@@ -61,6 +95,7 @@ const (
 type Input struct {
 	Kind InputKind
 	Fields
+	Parts []Input // of InSteps and InStart; never in a letter
 }
 
 // String is the kind's name in logs and transcripts.
@@ -71,5 +106,8 @@ var inputNames = map[int]string{
 	int(InSuspend): "suspend", int(InHeartbeat): "heartbeat", int(InCancel): "cancel",
 	int(InTerminate): "terminate", int(InRunTick): "run-tick", int(InOffer): "offer",
 	int(InKeyTick): "key-tick", int(InWant): "want", int(InUnwant): "unwant",
+	int(InSteps): "steps", int(InSignal): "signal", int(InStart): "start", int(InWatch): "watch",
+	int(InOutcome): "outcome", int(InHandOn): "hand-on", int(InChainOver): "chain-over",
+	int(InStep): "step", int(InTake): "take", int(InState): "state",
 	int(InToken): "token", int(InUnused): "unused", int(InLeave): "leave", int(InCreate): "create",
 }

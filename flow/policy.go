@@ -36,6 +36,21 @@ const (
 	MaxFields       = 64
 )
 
+// Bounds of what a body records.
+const (
+	MaxHistoryBytes  = 8 << 20   // steps, waits, children, kept signals and state of one run (R13)
+	MaxVisits        = 1_000_000 // calls of one name in one body
+	MaxChildren      = 128       // runs that one call starts
+	MaxAwaited       = 128       // runs that one suspension waits for
+	MaxWaiters       = 100       // runs that wait for the end of one run
+	MaxSignals       = 10_000    // signals that one run keeps for waits to come
+	MaxLuggageBytes  = 512 << 10 // signals that a run keeps before its first start: a successor takes them over at once
+	MaxHistoryItems  = 100_000   // steps, waits and groups of children of one run
+	MaxCostUnits     = 1 << 40
+	MaxTimeout       = 100 * 365 * Day // of a wait for a signal
+	MaxScheduleNames = 10_000          // schedules of one node
+)
+
 // KeySource says where the key of a policy comes from (P12): the parameter
 // called Name, or a function of the caller known by its Function label. The zero
 // value is no source.

@@ -11,7 +11,8 @@ type RecordKind uint8
 // FlagStarted in from the run, so the journal needn't repeat them.
 const (
 	// RecSubmitted (key): the run exists and is queued. Run, Order, Workflow,
-	// Payload, Stamp, Trigger, IdempotencyKey, RequestID.
+	// Payload, Stamp, Trigger, IdempotencyKey, RequestID, Parent, Origin; of a successor
+	// also Other, Root and Extra, as in InSubmit.
 	RecSubmitted RecordKind = 1
 	// RecAdmitted (key): all gates passed at once; a worker holds the run under
 	// Fence. Run, Fence, Worker, Version, Lease, Attempts, Backoff. FlagToken when the
@@ -25,10 +26,11 @@ const (
 	// RecRetrying (key): an attempt failed; the slot is free and the run waits until
 	// Until. Run, Fence, ErrType, ErrText, Until.
 	RecRetrying RecordKind = 5
-	// RecSuspended (key): the holder gave the run back until Until. Run, Fence, Until,
-	// FlagAbsolute.
+	// RecSuspended (key): the holder gave the run back. Run, Fence, Until, FlagAbsolute,
+	// FlagSignal, FlagRuns, FlagRecorded, Name, Visit, Extra: see InSuspend.
 	RecSuspended RecordKind = 6
-	// RecWoken (key): a suspended run is queued again at its old place. Run.
+	// RecWoken (key): a suspended run is queued again at its old place. Run; Number of the
+	// signal that its wait gets, if it gets one.
 	RecWoken RecordKind = 7
 	// RecExpired (key): the lease of Fence ended; the slot is free and the run is
 	// queued again at its old place (P50). Run, Fence.
@@ -47,6 +49,31 @@ const (
 	RecHoldFreed RecordKind = 12
 	// RecArchived: the run left memory; this node's archive holds it (R14). Run.
 	RecArchived RecordKind = 13
+	// RecContinued (key): the run was handed on before its body started (P28). Run, Other
+	// (the successor), Version (of the successor's stamp).
+	RecContinued RecordKind = 14
+	// RecStep: a step's outcome. Run, Fence, Name, Visit, Payload or ErrType and ErrText,
+	// Cost.
+	RecStep RecordKind = 15
+	// RecSignalled: the run keeps a signal. Run, Name, Payload, Number, RequestID.
+	RecSignalled RecordKind = 16
+	// RecTaken: a wait got a kept signal without a suspension. Run, Fence, Name, Visit,
+	// Number.
+	RecTaken RecordKind = 17
+	// RecState: the run's state. Run, Fence, Payload.
+	RecState RecordKind = 18
+	// RecStarted: the body has started runs. Run, Fence, Name, Visit, FlagChild, Extra
+	// (their ids).
+	RecStarted RecordKind = 19
+	// RecWatched: another run waits for this one's end. Run, Other, Root, Number.
+	RecWatched RecordKind = 20
+	// RecOutcome: an awaited run has ended. Run, Root (the id that was asked for), Status,
+	// Payload, ErrType, ErrText.
+	RecOutcome RecordKind = 21
+	// RecChainOver: the last successor of a run that was handed on has ended (R14). Run.
+	RecChainOver RecordKind = 22
+	// RecTold: a waiter was told of the run's end. Run, Other, Root, Number.
+	RecTold RecordKind = 23
 )
 
 // Records of a key alone.
@@ -92,6 +119,21 @@ const (
 	// RecKeyArchived: the idempotency key left memory; this node's archive holds it
 	// (R10). IdempotencyKey.
 	RecKeyArchived RecordKind = 70
+	// RecScheduled: a schedule was declared, or declared anew. Origin (its name), Payload (the
+	// definition), Until (the time that it waits for; zero when it is paused). In a snapshot
+	// it tells the whole schedule: see actors/schedule_state.go.
+	RecScheduled RecordKind = 71
+	// RecScheduleFired: a time of a schedule has come. Origin, Until (the next one; zero when
+	// there is none), Number (times that are left out), and Order and Run for the time that
+	// got a run, or ErrText for why it got none.
+	RecScheduleFired RecordKind = 72
+	// RecScheduleDropped: the schedule is gone. Origin.
+	RecScheduleDropped RecordKind = 73
+	// RecSeeking: a run is awaited here that isn't in memory; the archive is asked for it
+	// (R15). Run, Other, Root, Number, as in InWatch.
+	RecSeeking RecordKind = 76
+	// RecFound: that question is answered. Run, Other, Number.
+	RecFound RecordKind = 77
 )
 
 // Records at or above RecVolatile are applied but never written: what they change
@@ -121,6 +163,10 @@ var recordNames = map[int]string{
 	int(RecFailed): "failed", int(RecRetrying): "retrying", int(RecSuspended): "suspended",
 	int(RecWoken): "woken", int(RecExpired): "expired", int(RecCancelAsked): "cancel-asked",
 	int(RecCancelled): "cancelled", int(RecTerminated): "terminated", int(RecHoldFreed): "hold-freed",
+	int(RecContinued): "continued", int(RecStep): "step", int(RecSignalled): "signalled",
+	int(RecTaken): "taken", int(RecState): "state", int(RecStarted): "started", int(RecWatched): "watched",
+	int(RecOutcome): "outcome", int(RecChainOver): "chain-over", int(RecTold): "told", int(RecSeeking): "seeking", int(RecFound): "found",
+	int(RecScheduled): "scheduled", int(RecScheduleFired): "schedule-fired", int(RecScheduleDropped): "schedule-dropped",
 	int(RecArchived): "archived", int(RecKeyArchived): "key-archived",
 	int(RecAsked): "asked", int(RecUnused): "unused", int(RecReserved): "reserved",
 	int(RecWanted): "wanted", int(RecUnwanted): "unwanted", int(RecTokenGiven): "token-given",

@@ -18,8 +18,9 @@ type Reader struct {
 	shared *Shared // nil: everything is a copy
 }
 
-// MaxRecordBytes bounds one encoded record or input: its payload and some text.
-const MaxRecordBytes = 1 << 20
+// MaxRecordBytes bounds one encoded record or input: its payload, what a successor takes
+// over, and some text.
+const MaxRecordBytes = 2 << 20
 
 // NewReader makes a Reader over nothing.
 func NewReader() *Reader {
@@ -90,7 +91,7 @@ func (r *Reader) Input(in *Input) error {
 // fields reads one array of [kind, version, mask, field...].
 func (r *Reader) fields(f *Fields) (kind uint8, err error) {
 	p := &r.pack
-	n := p.Array(3, 3+bitStamp+1)
+	n := p.Array(3, 3+bitExtra+1)
 	k, version, mask := p.Between(0, 0xFF), p.Number(), p.Number()
 	switch {
 	case p.Failed():
@@ -134,10 +135,41 @@ func (r *Reader) fields(f *Fields) (kind uint8, err error) {
 	if take(bitStamp) {
 		f.Stamp = ReadStamp(p, r.shared)
 	}
+	if mask&bitsLate != 0 {
+		r.late(f, take)
+	}
 	if left != 0 {
 		p.Failf("kind %d has %d fields too many", k, left)
 	}
 	return uint8(k), r.failure()
+}
+
+// late reads the fields that few records have.
+func (r *Reader) late(f *Fields, take func(bit int) bool) {
+	p := &r.pack
+	for bit, id := range [...]*RunID{&f.Other, &f.Root, &f.Parent} {
+		if take(bitOther + bit) {
+			ReadRunID(p, id)
+		}
+	}
+	if take(bitVisit) {
+		f.Visit = p.Number()
+	}
+	if take(bitCost) {
+		f.Cost = p.Number()
+	}
+	if take(bitStatus) {
+		f.Status = Status(p.Between(0, int64(StatusContinued)))
+	}
+	if take(bitName) {
+		f.Name = r.name()
+	}
+	if take(bitOrigin) {
+		f.Origin = r.name()
+	}
+	if take(bitExtra) {
+		f.Extra = p.Bytes(nil, MaxRecordBytes)
+	}
 }
 
 // failure is the first error as an ErrCodec.

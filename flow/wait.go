@@ -13,6 +13,8 @@ const (
 	WaitNoWorker     WaitReason = "no_worker"     // nothing holds it but that no live worker serves it
 	WaitWorkerBusy   WaitReason = "worker_busy"   // live workers serve it, none has credit
 	WaitCluster      WaitReason = "cluster"       // a message between shards is under way
+	WaitSignal       WaitReason = "signal"        // suspended until a signal comes
+	WaitChild        WaitReason = "child"         // suspended until other runs have ended
 )
 
 // Wait says why a run waits, from the very function that decides.
@@ -27,6 +29,9 @@ type Wait struct {
 	Position int64   // 1 is the head of the key's queue
 	OpensAt  Instant // when a token or the end of a suspension comes; zero when no instant is known
 	Holders  []Holder
+	Since    Instant // when this wait began
+	Signal   string  // the name of the signal that is waited for
+	Runs     []RunID // the runs that are waited for and haven't ended
 }
 
 // Holder is a run that holds a slot.

@@ -16,12 +16,12 @@ func (k *Key) Apply(rec *flow.Record) {
 		})
 	case flow.RecAdmitted:
 		k.applyAdmitted(rec)
-	case flow.RecCompleted, flow.RecFailed, flow.RecRetrying, flow.RecSuspended:
+	case flow.RecCompleted, flow.RecRetrying, flow.RecSuspended:
 		k.free(rec.Run, rec.Fence)
 	case flow.RecExpired:
 		// Freed and queued again by one record: there is no instant between (P50).
 		k.enqueue(k.free(rec.Run, rec.Fence).waiter)
-	case flow.RecCancelled:
+	case flow.RecCancelled, flow.RecFailed, flow.RecContinued:
 		k.applyEnded(rec)
 	case flow.RecTerminated:
 		if rec.Fence != 0 {

@@ -64,6 +64,13 @@ func (k *Key) localRate(w *waiter) (rate, bool) {
 	return w.rate()
 }
 
+// Head is the oldest run that waits here and isn't under way to another key, with its
+// stamp; ok is false when there is none.
+func (k *Key) Head() (run flow.RunID, stamp *flow.Stamp, ok bool) {
+	w, ok := k.head()
+	return w.run, w.stamp, ok
+}
+
 // head is the oldest waiting run.
 func (k *Key) head() (waiter, bool) { return k.waiting.first() }
 

@@ -32,7 +32,8 @@ type definition struct {
 	backoff  *float64
 	lease    time.Duration
 	leaseSet bool
-	err      error // the first fault; returned by whatever uses the workflow
+	topic    string // of Kafka; empty for a workflow that isn't bound to one
+	err      error  // the first fault; returned by whatever uses the workflow
 
 	input reflect.Type // In of Define
 	// prepare decodes params and returns the call of the body with them.
@@ -63,7 +64,33 @@ func (d *definition) apply(policies []Policy) error {
 			return err
 		}
 	}
+	return d.checkBound()
+}
+
+// checkBound refuses a gate beside a Kafka topic, in whichever order they were
+// declared (P40).
+func (d *definition) checkBound() error {
+	switch {
+	case d.topic != "" && d.limit != nil:
+		return misconfigured(d.name, flow.CheckUnbound("limit"))
+	case d.topic != "" && d.rate != nil:
+		return misconfigured(d.name, flow.CheckUnbound("rate"))
+	}
 	return nil
+}
+
+// TopicOf is the name of a workflow and the Kafka topic that it is bound to by
+// [KafkaTopic], for those who consume it. Error: [ErrConfiguration] when the
+// declaration is wrong, or the workflow isn't bound to a topic.
+func TopicOf(workflow Definition) (name, topic string, err error) {
+	d := workflow.definition()
+	if d.err != nil {
+		return "", "", d.err
+	}
+	if d.topic == "" {
+		return "", "", d.wrong("kafka", "must be declared: bind the workflow to a topic with KafkaTopic")
+	}
+	return d.name, d.topic, nil
 }
 
 // keySource is the declared source of a policy's key. Whether a function is one of
@@ -111,6 +138,9 @@ func (d *definition) declaration() wire.Declaration {
 	if d.leaseSet {
 		w.LeaseSeconds = new(d.lease.Seconds())
 	}
+	if d.topic != "" {
+		w.Kafka = kafkaOf(d.topic)
+	}
 	if d.limit != nil {
 		w.Limit = &wire.Limit{Key: wire.KeyOf(d.limit.Key), Max: d.limit.Max}
 	}
@@ -121,6 +151,15 @@ func (d *definition) declaration() wire.Declaration {
 		}
 	}
 	return w
+}
+
+// kafkaOf is the binding to a topic on the wire.
+func kafkaOf(topic string) json.RawMessage {
+	raw, err := json.Marshal(wire.Kafka{Topic: topic})
+	if err != nil {
+		panic("pyrula: a string is not JSON: " + err.Error())
+	}
+	return raw
 }
 
 // objectLike says whether values of a type may encode as a JSON object. What only

@@ -40,6 +40,15 @@ var (
 	ErrRunEnded = errors.New("run has ended")
 	// ErrOverloaded says that the node refuses new work for now. Nothing happened.
 	ErrOverloaded = errors.New("overloaded")
+	// ErrRunNotEnded says that the run goes on, and only an ended one can be retried.
+	ErrRunNotEnded = errors.New("run has not ended")
+	// ErrStepConflict says that the same call of the body has recorded something else
+	// before.
+	ErrStepConflict = errors.New("step is recorded otherwise")
+	// ErrHistoryTooLarge says that the run keeps as much as a run may keep.
+	ErrHistoryTooLarge = errors.New("history is too large")
+	// ErrUnknownSchedule says that no schedule has the name.
+	ErrUnknownSchedule = errors.New("unknown schedule")
 	// ErrArchiveBehind says that too many ended runs wait for the node's disk, so that
 	// it takes no new ones for now. Nothing happened.
 	ErrArchiveBehind = errors.New("archive is behind")
@@ -154,6 +163,14 @@ func sentinelOf(code string) error {
 		return ErrStaleFence
 	case wire.CodeRunEnded:
 		return ErrRunEnded
+	case wire.CodeRunNotEnded:
+		return ErrRunNotEnded
+	case wire.CodeStepConflict:
+		return ErrStepConflict
+	case wire.CodeHistoryTooLarge:
+		return ErrHistoryTooLarge
+	case wire.CodeUnknownSchedule:
+		return ErrUnknownSchedule
 	case wire.CodeOverloaded:
 		return ErrOverloaded
 	case wire.CodeArchiveBehind:

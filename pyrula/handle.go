@@ -49,6 +49,11 @@ func (h *Handle[Out]) Events(ctx context.Context) ([]Event, error) {
 	return h.client.Events(ctx, h.ID)
 }
 
+// Signal sends the run a named message; see [Client.Signal].
+func (h *Handle[Out]) Signal(ctx context.Context, name string, payload any, opts ...SignalOption) (*Signalled, error) {
+	return h.client.Signal(ctx, h.ID, name, payload, opts...)
+}
+
 // Cancel asks for the run's end; see [Client.Cancel].
 func (h *Handle[Out]) Cancel(ctx context.Context, reason string) error {
 	return h.client.Cancel(ctx, h.ID, reason)

@@ -27,6 +27,9 @@ const (
 	idleTimeout = 90 * time.Second
 )
 
+// quoted writes a text as a structured field's string.
+var quoted = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
+
 // httpTransport speaks HTTP/JSON.
 type httpTransport struct {
 	base   string // "http://host:port", with a prefix of the path where there is one
@@ -111,6 +114,9 @@ func (t *httpTransport) do(ctx context.Context, r *request) (*http.Response, err
 	req.Header.Set("Accept", wire.ContentJSON)
 	if body != nil {
 		req.Header.Set("Content-Type", wire.ContentJSON)
+	}
+	if r.idempotencyKey != "" {
+		req.Header.Set("Idempotency-Key", `"`+quoted.Replace(r.idempotencyKey)+`"`)
 	}
 	resp, err := t.client.Do(req)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 )
 
 // Policy is something that is declared beside a workflow's body: [Limit], [Rate],
-// or one of the options [Version], [MaxAttempts], [RetryBackoff] and [Lease]. Only
-// this package makes policies.
+// or one of the options [Version], [MaxAttempts], [RetryBackoff], [Lease] and
+// [KafkaTopic]. Only this package makes policies.
 type Policy interface {
 	declare(d *definition) error
 }
@@ -90,6 +90,24 @@ func Version(version string) Policy {
 			return d.wrong("version", "must be "+flow.NameRule)
 		}
 		d.version = version
+		return nil
+	})
+}
+
+// KafkaTopic binds the workflow to a topic: a consumer of package kafka makes a run of
+// each of its records, with the record's value as parameters. A bound workflow has no
+// Limit, Rate or trigger (P40): it is throttled by the concurrency of its consumers and
+// the number of partitions of the topic. It takes runs that are submitted by hand too.
+// The name is 1 to 249 of a-z, A-Z, 0-9, '.', '_' and '-'.
+func KafkaTopic(topic string) Policy {
+	return option(func(d *definition) error {
+		if d.topic != "" {
+			return d.wrong("kafka", "must be declared once")
+		}
+		if err := flow.CheckTopic("kafka.topic", topic); err != nil {
+			return misconfigured(d.name, err)
+		}
+		d.topic = topic
 		return nil
 	})
 }

@@ -15,7 +15,8 @@ type request struct {
 	body   any           // encoded as JSON; nil means no body
 	wait   time.Duration // how long the node is asked to hold the answer back
 
-	encoded []byte // of body, made once so that repeats are the same bytes
+	encoded        []byte // of body, made once so that repeats are the same bytes
+	idempotencyKey string // of the header, printable ASCII; empty means none
 }
 
 // transport carries requests to one node and answers back. It doesn't repeat, and

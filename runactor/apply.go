@@ -42,9 +42,44 @@ func (r *Run) Apply(rec *flow.Record) {
 		r.terminate(rec)
 	case flow.RecHoldFreed:
 		r.leave(rec)
-	default: // a key's own facts: no state takes one, so mustFollow has panicked
+	default:
+		r.applyRecorded(rec)
 	}
 	r.note(rec)
+}
+
+// applyRecorded takes what a body has recorded, and what came from other runs.
+func (r *Run) applyRecorded(rec *flow.Record) {
+	b := r.noted()
+	switch rec.Kind {
+	case flow.RecContinued:
+		r.end(rec, flow.StatusContinued)
+		r.past.successor = rec.Other
+		b.signals, b.waiters, b.bytes = nil, nil, 0 // the successor has them
+	case flow.RecStep:
+		b.fresh = 0
+		b.add(*itemOf(rec))
+	case flow.RecSignalled:
+		b.keep(flow.Signal{Number: rec.Number, Name: rec.Name, Payload: rec.Payload, RequestID: rec.RequestID, At: rec.At})
+	case flow.RecTaken:
+		b.hand(rec.Number, rec.Name, rec.Visit)
+	case flow.RecState:
+		b.fresh = 0
+		b.bytes += len(rec.Payload) - len(b.state)
+		b.state = rec.Payload
+	case flow.RecStarted:
+		b.fresh = 0
+		b.add(*startedItem(rec))
+	case flow.RecWatched:
+		b.waiters = append(b.waiters, flow.Waiter{Waits: rec.Other, Asked: rec.Root, Number: rec.Number})
+	case flow.RecTold:
+		b.told(flow.Waiter{Waits: rec.Other, Asked: rec.Root, Number: rec.Number})
+	case flow.RecOutcome:
+		r.learn(rec)
+	case flow.RecChainOver:
+		r.past.chain = rec.At
+	default: // a key's own facts: no state takes one, so mustFollow has panicked
+	}
 }
 
 func (r *Run) applySubmitted(rec *flow.Record) {
@@ -56,6 +91,10 @@ func (r *Run) applySubmitted(rec *flow.Record) {
 	r.trigger = rec.Trigger
 	r.idempotencyKey = rec.IdempotencyKey
 	r.requestID = rec.RequestID
+	if from := (lineage{rec.Other, rec.Root, rec.Parent, rec.Origin}); from != (lineage{}) {
+		r.from = &from
+	}
+	r.unpack(rec.Extra)
 	if r.stamp == nil {
 		r.stamp = new(flow.Stamp) // no gates and no version needn't be written
 	}
@@ -87,11 +126,38 @@ func (r *Run) leave(rec *flow.Record) {
 	}
 }
 
+// unpack takes over what a predecessor left (P76).
+func (r *Run) unpack(luggage []byte) {
+	l, err := flow.DecodeLuggage(luggage)
+	if err != nil {
+		panic(fmt.Sprintf("runactor: run %v: %v", r.id, err))
+	}
+	if l.Empty() {
+		return
+	}
+	b := r.noted()
+	for _, s := range l.Signals {
+		b.keep(s)
+	}
+	b.last, b.waiters = l.Last, l.Waiters
+}
+
 func (r *Run) suspend(rec *flow.Record, m marks) {
 	r.leave(rec)
 	r.status = flow.StatusSuspended
 	r.marks |= m
-	r.past.until = rec.Until
+	p := r.past
+	p.until, p.since = rec.Until, rec.At
+	if k := waitOf(rec.Flags); k != waitNone {
+		b := r.noted()
+		b.fresh = 0
+		p.wait = wait{kind: k, name: rec.Name, visit: rec.Visit, number: r.nextPlace()}
+		if k == waitRuns {
+			p.wait.awaited = flow.DecodeRunIDs(rec.Extra)
+			p.wait.known = make([]Outcome, len(p.wait.awaited))
+			p.wait.ended = make([]bool, len(p.wait.awaited))
+		}
+	}
 }
 
 func suspendMarks(f flow.Flags) marks {
@@ -106,7 +172,33 @@ func (r *Run) requeue(rec *flow.Record) {
 	r.leave(rec)
 	r.status = flow.StatusQueued
 	r.marks &^= suspendedMarks
-	r.past.until = 0
+	p := r.past
+	if rec.Kind == flow.RecWoken {
+		r.closeWait(rec)
+	}
+	p.until, p.since, p.wait = 0, rec.At, wait{}
+}
+
+// closeWait writes the wait that is over into the history.
+func (r *Run) closeWait(rec *flow.Record) {
+	w := &r.past.wait
+	it := Item{Name: w.name, Visit: w.visit}
+	switch w.kind {
+	case waitNone:
+		return
+	case waitMoment:
+		it.Kind = ItemMoment
+	case waitSignal:
+		if rec.Number != 0 {
+			r.past.book.hand(rec.Number, w.name, w.visit)
+			return
+		}
+		it.Kind = ItemTimeout
+	case waitRuns:
+		it.Kind, it.Runs, it.Outcomes = ItemRuns, w.awaited, w.known
+		r.past.book.bytes -= w.bytes()
+	}
+	r.past.book.add(it)
 }
 
 // end makes the run's end. An end out of a suspension leaves no deadline behind.
@@ -114,7 +206,7 @@ func (r *Run) end(rec *flow.Record, s flow.Status) {
 	r.leave(rec)
 	r.status = s
 	r.marks &= markCancel
-	r.past.until = 0
+	r.past.until, r.past.wait = 0, wait{}
 	r.past.ended = rec.At
 }
 
@@ -147,7 +239,9 @@ func from(k flow.RecordKind) statuses {
 		return set(flow.StatusQueued)
 	case flow.RecWoken:
 		return set(flow.StatusSuspended)
-	case flow.RecCompleted, flow.RecFailed, flow.RecRetrying, flow.RecSuspended,
+	case flow.RecFailed:
+		return set(flow.StatusExecuting, flow.StatusSuspended)
+	case flow.RecCompleted, flow.RecRetrying, flow.RecSuspended,
 		flow.RecExpired, flow.RecCancelAsked:
 		return set(flow.StatusExecuting)
 	case flow.RecCancelled, flow.RecTerminated:
@@ -156,6 +250,18 @@ func from(k flow.RecordKind) statuses {
 		return set(flow.StatusExecuting, flow.StatusTerminated)
 	case flow.RecHoldFreed:
 		return set(flow.StatusTerminated)
+	case flow.RecContinued:
+		return set(flow.StatusQueued)
+	case flow.RecStep, flow.RecTaken, flow.RecState, flow.RecStarted:
+		return set(flow.StatusExecuting)
+	case flow.RecSignalled, flow.RecWatched:
+		return set(flow.StatusQueued, flow.StatusExecuting, flow.StatusSuspended)
+	case flow.RecOutcome:
+		return set(flow.StatusSuspended)
+	case flow.RecChainOver:
+		return set(flow.StatusContinued)
+	case flow.RecTold:
+		return set(flow.StatusCompleted, flow.StatusFailed, flow.StatusCancelled, flow.StatusTerminated)
 	default: // a key's own facts find no run
 		return 0
 	}
@@ -165,11 +271,26 @@ func from(k flow.RecordKind) statuses {
 func (r *Run) mustFollow(rec *flow.Record) {
 	ok := rec.Run == r.id && from(rec.Kind)&(1<<r.status) != 0
 	switch rec.Kind {
-	case flow.RecSubmitted, flow.RecWoken:
+	case flow.RecSubmitted, flow.RecSignalled, flow.RecWatched, flow.RecTold:
+	case flow.RecWoken:
+		ok = ok && (rec.Number == 0 || r.past.wait.kind == waitSignal && r.keeps(rec.Number))
+	case flow.RecTaken:
+		ok = ok && r.holds(rec.Fence) && r.keeps(rec.Number)
+	case flow.RecStep, flow.RecState, flow.RecStarted:
+		ok = ok && r.holds(rec.Fence)
+	case flow.RecOutcome:
+		ok = ok && r.past.wait.open(rec.Root) >= 0
+	case flow.RecContinued:
+		ok = ok && !r.Started() && !rec.Other.IsZero()
+	case flow.RecChainOver:
+		ok = ok && r.past.chain == 0
 	case flow.RecAdmitted:
 		ok = ok && rec.Fence > r.Fence()
 	case flow.RecCancelAsked:
 		ok = ok && !r.CancelAsked()
+	case flow.RecFailed:
+		// Out of a suspension nobody holds the run; else its holder fails it.
+		ok = ok && !r.CancelAsked() && (r.holds(rec.Fence) || (r.status == flow.StatusSuspended && rec.Fence == 0))
 	case flow.RecCancelled, flow.RecTerminated:
 		// A fence stands there exactly when somebody holds the run.
 		ok = ok && (r.holds(rec.Fence) || (!r.Held() && rec.Fence == 0))

@@ -25,6 +25,7 @@ func checkBounds(in *flow.Input) error {
 		{"trigger", len(in.Trigger), flow.MaxNameBytes},
 		{"idempotency_key", len(in.IdempotencyKey), flow.MaxIdempotencyKeyBytes},
 		{"request_id", len(in.RequestID), flow.MaxRequestIDBytes},
+		{"name", len(in.Name), flow.MaxNameBytes},
 	} {
 		if b.size > b.most {
 			return flow.Invalid(b.field, "must be at most "+strconv.Itoa(b.most)+" bytes")

@@ -15,6 +15,7 @@ func (r *Run) stepCancel(now flow.Instant, in *flow.Input, out *flow.Out) {
 		kind = flow.RecCancelAsked
 	}
 	r.record(out, kind, now).Reason = in.Reason
+	r.cancelAwaited(in, out)
 	r.answer(out, flow.FlagOK)
 }
 
@@ -30,5 +31,6 @@ func (r *Run) stepTerminate(now flow.Instant, in *flow.Input, out *flow.Out) {
 	if r.status == flow.StatusExecuting {
 		rec.Fence = r.past.fence
 	}
+	r.cancelAwaited(in, out)
 	r.answer(out, flow.FlagOK)
 }

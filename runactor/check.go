@@ -21,7 +21,7 @@ func (r *Run) check() error {
 	if r.status == 0 {
 		return r.checkUnsubmitted()
 	}
-	if r.status > flow.StatusTerminated {
+	if r.status > flow.StatusContinued {
 		return errors.New("its status isn't one of its life")
 	}
 	if r.stamp == nil {
@@ -39,12 +39,15 @@ func (r *Run) check() error {
 	if err := r.checkPast(); err != nil {
 		return err
 	}
+	if err := r.checkBook(); err != nil {
+		return err
+	}
 	return r.checkJournal()
 }
 
 func (r *Run) checkUnsubmitted() error {
 	if r.order != 0 || r.workflow != "" || r.params != nil || r.stamp != nil || r.trigger != "" ||
-		r.idempotencyKey != "" || r.requestID != "" || r.past != nil || r.marks != 0 {
+		r.idempotencyKey != "" || r.requestID != "" || r.from != nil || r.past != nil || r.marks != 0 {
 		return errors.New("it was never submitted and has a state")
 	}
 	return nil
@@ -87,6 +90,8 @@ func (r *Run) checkPast() error {
 		return fmt.Errorf("it has %d failures in %d attempts", p.failures, p.attempt)
 	case p.last.fence > p.fence:
 		return errors.New("a fence ended that was never given")
+	case r.status == flow.StatusContinued && admitted:
+		return errors.New("it was handed on after its body had started") // P29
 	case r.Held() && p.last.fence == p.fence:
 		return errors.New("its holder has already ended")
 	case (p.last.kind == 0) != (p.last.fence == 0) || p.last.kind > flow.InSuspend ||
@@ -98,6 +103,45 @@ func (r *Run) checkPast() error {
 		return errors.New("it isn't suspended and wakes") // S65
 	}
 	return r.checkEnd()
+}
+
+// checkBook holds what a run records and waits for.
+func (r *Run) checkBook() error {
+	p := r.past
+	w, b := &p.wait, r.peek()
+	size := len(b.state) + w.bytes()
+	for i := range b.items {
+		size += b.items[i].Size()
+	}
+	for i := range b.signals {
+		size += signalSize(&b.signals[i])
+		if s := &b.signals[i]; s.Number > b.last || (i > 0 && s.Number <= b.signals[i-1].Number) {
+			return errors.New("its signals are out of order")
+		}
+	}
+	switch {
+	case w.kind != waitNone && r.status != flow.StatusSuspended:
+		return errors.New("it isn't suspended and waits") // S65
+	case w.kind != waitNone && r.marks.has(markBackoff):
+		return errors.New("it waits for two things")
+	case w.kind == waitSignal && b.kept(w.name, nil) != nil:
+		return errors.New("it waits for a signal that it keeps") // S92
+	case w.kind == waitRuns && (w.left() == 0 || len(w.awaited) != len(w.ended) || len(w.known) != len(w.ended)):
+		return errors.New("it waits for runs that have ended") // S96
+	case r.status == flow.StatusSuspended && p.until == 0 && w.kind != waitSignal && w.kind != waitRuns:
+		return errors.New("nothing can wake it") // S96
+	case (p.successor != flow.RunID{}) != (r.status == flow.StatusContinued):
+		return errors.New("its successor and its status disagree")
+	case p.chain != 0 && r.status != flow.StatusContinued:
+		return errors.New("it has no chain that could end")
+	case b.bytes != size:
+		return fmt.Errorf("its history counts %d bytes, not %d", b.bytes, size)
+	case b.fresh > len(b.items) || (b.fresh > 0 && b.items[b.fresh-1].Kind != ItemSignal):
+		return errors.New("what was delivered is no signal")
+	case len(b.waiters) > flow.MaxWaiters:
+		return errors.New("too many runs wait for it")
+	}
+	return nil
 }
 
 func (r *Run) checkEnd() error {
@@ -149,7 +193,7 @@ func (r *Run) checkJournal() error {
 
 func endsRun(k flow.RecordKind) bool {
 	switch k {
-	case flow.RecCompleted, flow.RecFailed, flow.RecCancelled, flow.RecTerminated:
+	case flow.RecCompleted, flow.RecFailed, flow.RecCancelled, flow.RecTerminated, flow.RecContinued:
 		return true
 	default:
 		return false

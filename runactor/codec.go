@@ -14,21 +14,38 @@ import (
 // A run in a snapshot is one msgpack array:
 //
 //	[ version, id, status, marks, order, workflow, params, stamp,
-//	  trigger, idempotency key, request id, past ]
+//	  trigger, idempotency key, request id, past, lineage ]
 //
-//	stamp  nil | see flow.WriteStamp
+//	stamp    nil | see flow.WriteStamp
+//	lineage  nil | [ gated from, gated root, parent, origin ]
 //	past   nil | [ fence, worker, version, lease, backoff, attempts, attempt,
 //	               failures, started, until, last kind, last fence, ended,
-//	               result, error type, error text, reason, dropped, [ entry, ... ] ]
-//	entry  [ kind, at, until, fence, attempt, text, text ]
+//	               result, error type, error text, reason, dropped, [ entry, ... ],
+//	               since, wait, successor, chain, book ]
+//	entry  [ kind, at, until, fence, attempt, text, text, nil | [ name, visit, runs ] ]
+//	wait   nil | [ kind, name, visit, number, runs, [ nil | outcome, ... ] ]
+//	book   nil | [ last, fresh, state, [ item, ... ], [ signal, ... ], [ waiter, ... ] ]
+//	item   [ kind, name, visit, payload, error type, error text, cost, signal, request,
+//	         runs, [ outcome, ... ] ]
+//	outcome [ status, payload, error type, error text ]
 //
-// The end of a lease is not in it: Resume makes a new one.
+// Runs are ids of 16 bytes in one text of bytes. The end of a lease is not in it: Resume
+// makes a new one. Version 1 had no lineage, and nothing behind the entries.
 const (
-	snapshotVersion = 1
+	snapshotVersion = 2
 
-	runParts   = 12
-	pastParts  = 19
-	entryParts = 7
+	runParts      = 13
+	pastParts     = 24
+	entryParts    = 8
+	lineageParts  = 4
+	detailParts   = 3
+	waitParts     = 6
+	bookParts     = 6
+	itemParts     = 11
+	outcomeParts  = 4
+	oldRunParts   = 12
+	oldPastParts  = 19
+	oldEntryParts = 7
 )
 
 // What a decoder takes before it calls a snapshot damaged. The bounds are looser
@@ -73,6 +90,7 @@ func (r *Run) EncodeMsgpack(enc *msgpack.Encoder) error {
 	w.Text(r.idempotencyKey)
 	w.Text(r.requestID)
 	writePast(&w, r.past)
+	writeLineage(&w, r.from)
 	return w.Err()
 }
 
@@ -111,5 +129,100 @@ func writePast(w *pack.Writer, p *past) {
 		w.Number(e.attempt)
 		w.Text(e.a)
 		w.Text(e.b)
+		if e.more == nil {
+			w.Nil()
+			continue
+		}
+		w.Array(detailParts)
+		w.Text(e.more.name)
+		w.Number(e.more.visit)
+		w.Bytes(flow.EncodeRunIDs(e.more.runs))
+	}
+	w.Number(int64(p.since))
+	writeWait(w, &p.wait)
+	flow.WriteRunID(w, &p.successor)
+	w.Number(int64(p.chain))
+	writeBook(w, p.book)
+}
+
+func writeLineage(w *pack.Writer, l *lineage) {
+	if l == nil {
+		w.Nil()
+		return
+	}
+	w.Array(lineageParts)
+	flow.WriteRunID(w, &l.gatedFrom)
+	flow.WriteRunID(w, &l.gatedRoot)
+	flow.WriteRunID(w, &l.parent)
+	w.Text(l.origin)
+}
+
+func writeWait(w *pack.Writer, v *wait) {
+	if v.kind == waitNone {
+		w.Nil()
+		return
+	}
+	w.Array(waitParts)
+	w.Number(int64(v.kind))
+	w.Text(v.name)
+	w.Number(v.visit)
+	w.Number(int64(v.number))
+	w.Bytes(flow.EncodeRunIDs(v.awaited))
+	w.Array(len(v.known))
+	for i := range v.known {
+		if !v.ended[i] {
+			w.Nil()
+			continue
+		}
+		writeOutcome(w, &v.known[i])
+	}
+}
+
+func writeOutcome(w *pack.Writer, o *Outcome) {
+	w.Array(outcomeParts)
+	w.Number(int64(o.Status))
+	w.Bytes(o.Payload)
+	w.Text(o.ErrType)
+	w.Text(o.ErrText)
+}
+
+func writeBook(w *pack.Writer, b *book) {
+	if b == nil || b.empty() {
+		w.Nil()
+		return
+	}
+	w.Array(bookParts)
+	w.Number(int64(b.last))
+	w.Number(int64(b.fresh))
+	w.Bytes(b.state)
+	w.Array(len(b.items))
+	for i := range b.items {
+		writeItem(w, &b.items[i])
+	}
+	w.Array(len(b.signals))
+	for i := range b.signals {
+		flow.WriteSignal(w, &b.signals[i])
+	}
+	w.Array(len(b.waiters))
+	for i := range b.waiters {
+		flow.WriteWaiter(w, &b.waiters[i])
+	}
+}
+
+func writeItem(w *pack.Writer, it *Item) {
+	w.Array(itemParts)
+	w.Number(int64(it.Kind))
+	w.Text(it.Name)
+	w.Number(it.Visit)
+	w.Bytes(it.Payload)
+	w.Text(it.ErrType)
+	w.Text(it.ErrText)
+	w.Number(it.Cost)
+	w.Number(int64(it.Signal))
+	w.Text(it.Request)
+	w.Bytes(flow.EncodeRunIDs(it.Runs))
+	w.Array(len(it.Outcomes))
+	for i := range it.Outcomes {
+		writeOutcome(w, &it.Outcomes[i])
 	}
 }

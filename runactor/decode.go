@@ -17,9 +17,9 @@ func (r *Run) DecodeMsgpack(dec *msgpack.Decoder) error { return r.DecodeShared(
 // shares nothing.
 func (r *Run) DecodeShared(dec *msgpack.Decoder, shared *flow.Shared) error {
 	d := reader{pack.NewReader(dec, nil), shared}
-	d.Array(runParts, runParts)
-	if v := d.Number(); !d.Failed() && v != snapshotVersion {
-		return damaged("it has version %d, this build knows %d", v, snapshotVersion)
+	parts := d.Array(oldRunParts, runParts)
+	if v := d.Number(); !d.Failed() && (v < 1 || v > snapshotVersion || (v == 1) != (parts == oldRunParts)) {
+		return damaged("it has version %d and %d parts, this build knows versions up to %d", v, parts, snapshotVersion)
 	}
 	*r = Run{}
 	flow.ReadRunID(&d.Reader, &r.id)
@@ -33,6 +33,9 @@ func (r *Run) DecodeShared(dec *msgpack.Decoder, shared *flow.Shared) error {
 	r.idempotencyKey = d.text()
 	r.requestID = d.text()
 	r.past = d.past()
+	if parts == runParts {
+		r.from = d.lineage()
+	}
 	if d.Failed() {
 		return damaged("%v", d.Err())
 	}
@@ -68,7 +71,8 @@ func (d *reader) text() string { return d.Text(maxTextBytes) }
 func (d *reader) name() string { return d.shared.Name(&d.Reader, maxTextBytes) }
 
 func (d *reader) past() *past {
-	if _, ok := d.Optional(pastParts, pastParts); !ok {
+	parts, ok := d.Optional(oldPastParts, pastParts)
+	if !ok {
 		return nil
 	}
 	p := &past{
@@ -82,7 +86,114 @@ func (d *reader) past() *past {
 	}
 	p.journal.dropped = d.Number()
 	d.journal(&p.journal, p)
+	if parts == oldPastParts || d.Failed() {
+		return p
+	}
+	if parts != pastParts {
+		d.Failf("a past of %d parts", parts)
+		return p
+	}
+	p.since = flow.Instant(d.Number())
+	p.wait = d.wait()
+	flow.ReadRunID(&d.Reader, &p.successor)
+	p.chain = flow.Instant(d.Number())
+	p.book = d.book(&p.wait)
 	return p
+}
+
+func (d *reader) lineage() *lineage {
+	if _, ok := d.Optional(lineageParts, lineageParts); !ok {
+		return nil
+	}
+	l := new(lineage)
+	flow.ReadRunID(&d.Reader, &l.gatedFrom)
+	flow.ReadRunID(&d.Reader, &l.gatedRoot)
+	flow.ReadRunID(&d.Reader, &l.parent)
+	l.origin = d.name()
+	return l
+}
+
+func (d *reader) runIDs() []flow.RunID {
+	b := d.body()
+	if len(b)%len(flow.RunID{}) != 0 {
+		d.Failf("%d bytes are no list of ids", len(b))
+	}
+	if len(b) == 0 {
+		return nil
+	}
+	return flow.DecodeRunIDs(b)
+}
+
+func (d *reader) wait() (w wait) {
+	if _, ok := d.Optional(waitParts, waitParts); !ok {
+		return w
+	}
+	w.kind = waitKind(d.Between(int64(waitMoment), int64(lastWait)))
+	w.name, w.visit, w.number = d.name(), d.Number(), uint64(d.Number())
+	w.awaited = d.runIDs()
+	n := d.Array(0, flow.MaxAwaited)
+	if n != len(w.awaited) {
+		d.Failf("%d outcomes of %d runs", n, len(w.awaited))
+	}
+	if n == 0 || d.Failed() {
+		return w
+	}
+	w.known, w.ended = make([]Outcome, n), make([]bool, n)
+	for i := range n {
+		w.known[i], w.ended[i] = d.outcome()
+	}
+	return w
+}
+
+func (d *reader) outcome() (o Outcome, known bool) {
+	if _, known = d.Optional(outcomeParts, outcomeParts); !known {
+		return o, false
+	}
+	o.Status = flow.Status(d.Between(0, int64(flow.StatusContinued)))
+	o.Payload, o.ErrType, o.ErrText = d.body(), d.text(), d.text()
+	return o, true
+}
+
+// book reads the book; what it counts for is counted anew, with the outcomes of the wait
+// that is under way.
+func (d *reader) book(w *wait) *book {
+	if _, ok := d.Optional(bookParts, bookParts); !ok {
+		if w.kind == waitNone {
+			return nil
+		}
+		return &book{bytes: w.bytes()}
+	}
+	b := &book{last: uint64(d.Number()), fresh: int(d.Between(0, flow.MaxHistoryItems)), state: d.body()}
+	for n := d.Array(0, flow.MaxHistoryItems+1); n > 0 && !d.Failed(); n-- {
+		b.add(d.item())
+	}
+	last := b.last
+	for n := d.Array(0, flow.MaxSignals); n > 0 && !d.Failed(); n-- {
+		b.keep(flow.ReadSignal(&d.Reader))
+	}
+	b.last = last
+	for n := d.Array(0, flow.MaxWaiters); n > 0 && !d.Failed(); n-- {
+		b.waiters = append(b.waiters, flow.ReadWaiter(&d.Reader))
+	}
+	b.bytes += len(b.state) + w.bytes()
+	if b.fresh > len(b.items) {
+		d.Failf("entry %d of %d", b.fresh, len(b.items))
+	}
+	return b
+}
+
+func (d *reader) item() (it Item) {
+	d.Array(itemParts, itemParts)
+	it.Kind = ItemKind(d.Between(1, int64(lastItem)))
+	it.Name, it.Visit, it.Payload = d.name(), d.Number(), d.body()
+	it.ErrType, it.ErrText, it.Cost = d.text(), d.text(), d.Number()
+	it.Signal, it.Request, it.Runs = uint64(d.Number()), d.text(), d.runIDs()
+	n := d.Array(0, flow.MaxAwaited)
+	for i := 0; i < n && !d.Failed(); i++ {
+		o, _ := d.outcome()
+		it.Outcomes = append(it.Outcomes, o)
+	}
+	return it
 }
 
 // journal reads the entries. Their texts repeat the run's own more often than not:
@@ -98,14 +209,24 @@ func (d *reader) journal(j *journal, p *past) {
 		return s
 	}
 	for i := 0; i < n && !d.Failed(); i++ {
-		d.Array(entryParts, entryParts)
+		parts := d.Array(oldEntryParts, entryParts)
 		e := entry{
 			kind: flow.RecordKind(d.small()),
 			at:   flow.Instant(d.Number()), until: flow.Instant(d.Number()),
 			fence: uint64(d.Number()), attempt: d.Number(),
 			a: share(d.text()), b: share(d.text()),
 		}
+		if parts == entryParts {
+			e.more = d.detail()
+		}
 		j.kept = append(j.kept, e)
 		j.text += e.textSize()
 	}
+}
+
+func (d *reader) detail() *detail {
+	if _, ok := d.Optional(detailParts, detailParts); !ok {
+		return nil
+	}
+	return &detail{name: d.name(), visit: d.Number(), runs: d.runIDs()}
 }

@@ -33,7 +33,9 @@ func (r *Run) endHold(now flow.Instant, in *flow.Input, out *flow.Out) {
 	default:
 		r.stepSuspend(now, in, out)
 	}
-	r.answer(out, flow.FlagOK|r.stop())
+	if out.Err == nil {
+		r.answer(out, flow.FlagOK|r.stop())
+	}
 }
 
 // closing appends the record that ends the hold by the request in.
@@ -59,18 +61,6 @@ func (r *Run) stepFail(now flow.Instant, in *flow.Input, out *flow.Out) {
 		if rec.Until <= now {
 			r.record(out, flow.RecWoken, now)
 		}
-	}
-}
-
-// stepSuspend gives the run back until an instant. One that lies in the past wakes
-// the run in the same Step; a date never does, since only the caller knows whether
-// the wall clock has reached it (R2): its tick comes through Due.
-func (r *Run) stepSuspend(now flow.Instant, in *flow.Input, out *flow.Out) {
-	rec := r.closing(out, flow.RecSuspended, now, in)
-	rec.Until = in.Until
-	rec.Flags = in.Flags & flow.FlagAbsolute
-	if in.Until <= now && rec.Flags == 0 {
-		r.record(out, flow.RecWoken, now)
 	}
 }
 

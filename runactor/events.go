@@ -23,7 +23,15 @@ type entry struct {
 	fence   uint64
 	attempt int64
 	a, b    string
+	more    *detail // nil for most
 	kind    flow.RecordKind
+}
+
+// detail is what few events have.
+type detail struct {
+	name  string
+	visit int64
+	runs  []flow.RunID
 }
 
 // note writes the journal entry of a record that was applied. A record that is
@@ -31,7 +39,7 @@ type entry struct {
 func (r *Run) note(rec *flow.Record) {
 	e := entry{at: rec.At, kind: rec.Kind, fence: rec.Fence, attempt: r.Attempt()}
 	switch rec.Kind {
-	case flow.RecSubmitted, flow.RecRenewed:
+	case flow.RecSubmitted, flow.RecRenewed, flow.RecState, flow.RecWatched, flow.RecTold, flow.RecChainOver:
 		return
 	case flow.RecAdmitted:
 		e.a, e.b = rec.Worker, rec.Version
@@ -42,6 +50,22 @@ func (r *Run) note(rec *flow.Record) {
 		e.until = rec.Until
 	case flow.RecSuspended:
 		e.until = rec.Until
+		if waitOf(rec.Flags) != waitNone {
+			e.more = &detail{name: rec.Name, visit: rec.Visit, runs: flow.DecodeRunIDs(rec.Extra)}
+		}
+	case flow.RecStep:
+		e.a, e.b = rec.ErrType, rec.ErrText
+		e.more = &detail{name: rec.Name, visit: rec.Visit}
+	case flow.RecTaken:
+		e.more = &detail{name: rec.Name, visit: rec.Visit}
+	case flow.RecSignalled:
+		e.more = &detail{name: rec.Name}
+	case flow.RecStarted:
+		e.more = &detail{name: rec.Name, visit: rec.Visit, runs: flow.DecodeRunIDs(rec.Extra)}
+	case flow.RecOutcome:
+		e.more = &detail{runs: []flow.RunID{rec.Root}}
+	case flow.RecContinued:
+		e.b, e.more = rec.Version, &detail{runs: []flow.RunID{rec.Other}}
 	case flow.RecCancelAsked, flow.RecCancelled, flow.RecTerminated:
 		e.a = rec.Reason
 	default: // the kind and the time say all
@@ -85,11 +109,19 @@ func (e *entry) event() flow.Event {
 	ev := flow.Event{
 		Type: eventType(e.kind), At: e.at, Until: e.until, Fence: e.fence, Attempt: e.attempt,
 	}
+	if e.more != nil {
+		ev.Name, ev.Visit, ev.Runs = e.more.name, e.more.visit, e.more.runs
+	}
 	switch e.kind {
-	case flow.RecAdmitted, flow.RecExpired:
+	case flow.RecAdmitted, flow.RecExpired, flow.RecContinued:
 		ev.Worker, ev.Version = e.a, e.b
 	case flow.RecFailed, flow.RecRetrying:
 		ev.ErrType, ev.ErrText = e.a, e.b
+	case flow.RecStep:
+		ev.ErrType, ev.ErrText = e.a, e.b
+		if e.a != "" {
+			ev.Type = flow.EventStepFailed
+		}
 	default:
 		ev.Reason = e.a
 	}
@@ -122,6 +154,26 @@ func eventType(k flow.RecordKind) string {
 		return flow.EventTerminated
 	case flow.RecHoldFreed:
 		return flow.EventReleased
+	default:
+		return recordedType(k)
+	}
+}
+
+// recordedType is eventType for what a body records, and for what comes from other runs.
+func recordedType(k flow.RecordKind) string {
+	switch k {
+	case flow.RecContinued:
+		return flow.EventContinued
+	case flow.RecStep:
+		return flow.EventStepCompleted
+	case flow.RecSignalled:
+		return flow.EventSignalReceived
+	case flow.RecTaken:
+		return flow.EventSignalTaken
+	case flow.RecStarted:
+		return flow.EventChildrenStarted
+	case flow.RecOutcome:
+		return flow.EventRunEnded
 	default:
 		return ""
 	}

@@ -18,7 +18,8 @@ type Run struct {
 	idempotencyKey string
 	requestID      string
 
-	past   *past // nil until something happens after the submit
+	from   *lineage // nil for a run that a client made
+	past   *past    // nil until something happens after the submit
 	status flow.Status
 	marks  marks
 }
@@ -55,6 +56,12 @@ type past struct {
 	// expiry is when the hold ends unless it is renewed. It is volatile: neither
 	// written nor compared, and zero (the hold doesn't end) until Resume sets it.
 	expiry flow.Instant
+
+	since     flow.Instant // when the run was last queued again or suspended
+	wait      wait         // what a suspension waits for
+	successor flow.RunID   // of a run that was handed on
+	chain     flow.Instant // when the chain behind it ended (R14)
+	book      *book        // nil until something is recorded
 
 	ended   flow.Instant
 	result  []byte
@@ -121,10 +128,14 @@ func (r *Run) Fence() uint64 {
 	return r.past.fence
 }
 
-// Ended is the instant of the run's end; zero before it.
+// Ended is the instant of the run's end; zero before it. For a run that was handed on it
+// is the end of its chain, from which on it may be forgotten (R14).
 func (r *Run) Ended() flow.Instant {
-	if r.past == nil {
+	switch {
+	case r.past == nil:
 		return 0
+	case r.status == flow.StatusContinued:
+		return r.past.chain
 	}
 	return r.past.ended
 }

@@ -27,6 +27,29 @@ func (r *Run) Step(now flow.Instant, in *flow.Input, out *flow.Out) {
 	case flow.InRunTick:
 		r.stepTick(now, out)
 	default:
+		r.stepRecorded(now, in, out)
+	}
+	r.announce(out)
+}
+
+// stepRecorded decides what a body records, and what comes from other runs.
+func (r *Run) stepRecorded(now flow.Instant, in *flow.Input, out *flow.Out) {
+	switch in.Kind {
+	case flow.InSteps:
+		r.stepSteps(now, in, out)
+	case flow.InSignal:
+		r.stepSignal(now, in, out)
+	case flow.InStart:
+		r.stepStart(now, in, out)
+	case flow.InWatch:
+		r.stepWatch(now, in, out)
+	case flow.InOutcome:
+		r.stepOutcome(now, in, out)
+	case flow.InHandOn:
+		r.stepHandOn(now, in, out)
+	case flow.InChainOver:
+		r.stepChainOver(now, out)
+	default:
 		out.Err = flow.Invalid("kind", "must be an input of a run, not "+in.Kind.String())
 	}
 }
@@ -46,17 +69,24 @@ func (r *Run) stepSubmit(now flow.Instant, in *flow.Input, out *flow.Out) {
 	rec.Trigger = in.Trigger
 	rec.IdempotencyKey = in.IdempotencyKey
 	rec.RequestID = in.RequestID
+	rec.Other, rec.Root, rec.Parent = in.Other, in.Root, in.Parent
+	rec.Origin, rec.Extra = in.Origin, in.Extra
 	r.answer(out, flow.FlagOK)
 }
 
 // stepTick acts on the one deadline that the run's state has. A tick that was
 // armed for an older state finds nothing due and changes nothing (S86).
 func (r *Run) stepTick(now flow.Instant, out *flow.Out) {
-	if r.Held() {
+	if r.Held() && !r.mustTell() {
 		r.stepExpiry(now, out)
 		return
 	}
-	if r.status == flow.StatusSuspended && r.past.until <= now {
+	if r.mustTell() {
+		o := r.outcome()
+		r.tellWaiters(now, &o, out)
+		return
+	}
+	if r.status == flow.StatusSuspended && r.past.until != 0 && r.past.until <= now {
 		r.record(out, flow.RecWoken, now)
 	}
 }
@@ -66,9 +96,11 @@ func (r *Run) stepTick(now flow.Instant, out *flow.Out) {
 // tick be sent.
 func (r *Run) Due() (flow.Deadline, bool) {
 	switch {
+	case r.mustTell():
+		return flow.Deadline{At: r.past.ended}, true
 	case r.Held():
 		return flow.Deadline{At: r.past.expiry}, r.past.expiry != 0
-	case r.status == flow.StatusSuspended:
+	case r.status == flow.StatusSuspended && r.past.until != 0:
 		return flow.Deadline{At: r.past.until, Absolute: r.marks.has(markAbsolute)}, true
 	}
 	return flow.Deadline{}, false

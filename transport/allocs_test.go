@@ -11,7 +11,9 @@ func TestHotPathAllocations(t *testing.T) {
 	var r reader
 	submit := []byte(`{"params":{"tenant":"acme","n":[1,2,3]}}`)
 	complete := []byte(`{"fence":1099511627776,"result":{"ok":true}}`)
-	grants := []wire.Grant{{RunID: "run_01K0Z3V8Q4E9Q0B1J2K3M4N5P6", Workflow: "w", Key: "k", Params: []byte("{}"), LeaseSeconds: 1.5}}
+	claimed := wire.Claimed{Runs: []wire.Grant{{RunID: "run_01K0Z3V8Q4E9Q0B1J2K3M4N5P6", Workflow: "w", Key: "k", Params: []byte("{}"), LeaseSeconds: 1.5}}}
+	resumed := wire.Claimed{Runs: []wire.Grant{{RunID: "run_01K0Z3V8Q4E9Q0B1J2K3M4N5P6", Steps: []wire.Step{{Seq: 1, Name: "s", Visit: 1, Result: []byte("1")}}}}}
+	steps := []byte(`{"fence":1099511627776,"steps":[{"name":"s","visit":1,"result":{"ok":true}}]}`)
 	taken := wire.Submitted{RunID: "run_01K0Z3V8Q4E9Q0B1J2K3M4N5P6", Status: "queued", Created: true}
 	out := make([]byte, 0, 1024)
 	for _, c := range []struct {
@@ -27,7 +29,12 @@ func TestHotPathAllocations(t *testing.T) {
 			r.reset(complete)
 			r.complete()
 		}},
-		{"writing a claim's answer", 0, func() { out = appendClaimed(out[:0], grants) }},
+		{"reading a step, but for its name, its result and the list", 3, func() {
+			r.reset(steps)
+			r.stepsOf()
+		}},
+		{"writing a claim's answer", 0, func() { out = appendClaimed(out[:0], &claimed) }},
+		{"writing the grant of a run that is resumed", 0, func() { out = appendClaimed(out[:0], &resumed) }},
 		{"writing a submit's answer", 0, func() { out = appendSubmitted(out[:0], &taken) }},
 	} {
 		if got := testing.AllocsPerRun(100, c.run); got > c.most {

@@ -40,8 +40,16 @@ func appendBatchResult(b []byte, runs []wire.Submitted) []byte {
 	return append(b, `]}`...)
 }
 
-func appendClaimed(b []byte, runs []wire.Grant) []byte {
-	return append(appendGrants(append(b, `{"runs":`...), runs), '}')
+func appendClaimed(b []byte, c *wire.Claimed) []byte {
+	b = appendGrants(append(b, `{"runs":`...), c.Runs)
+	if len(c.Resolve) > 0 {
+		b = append(b, `,"resolve":[`...)
+		for i := range c.Resolve {
+			b = appendCandidate(comma(b, i), &c.Resolve[i])
+		}
+		b = append(b, ']')
+	}
+	return append(b, '}')
 }
 
 func appendGrants(b []byte, runs []wire.Grant) []byte {
@@ -61,17 +69,12 @@ func appendGrant(b []byte, g *wire.Grant) []byte {
 	b = strconv.AppendInt(append(b, `,"attempt":`...), g.Attempt, 10)
 	b = strconv.AppendUint(append(b, `,"fence":`...), g.Fence, 10)
 	b = appendNumber(append(b, `,"lease_seconds":`...), g.LeaseSeconds)
-	b = append(b, `,"steps":[`...)
-	for i := range g.Steps {
-		b = appendText(append(comma(b, i), `{"name":`...), g.Steps[i].Name)
-		b = append(appendRaw(append(b, `,"result":`...), g.Steps[i].Result), '}')
+	if len(g.Steps)+len(g.Signals)+len(g.Waits)+len(g.Children) == 0 && g.HistoryNext == nil {
+		b = append(b, noHistory...) // as nearly always
+	} else {
+		b = appendGrantHistory(b, g)
 	}
-	b = append(b, `],"signals":[`...)
-	for i := range g.Signals {
-		b = appendText(append(comma(b, i), `{"name":`...), g.Signals[i].Name)
-		b = append(appendRaw(append(b, `,"payload":`...), g.Signals[i].Payload), '}')
-	}
-	b = appendRaw(append(b, `],"state":`...), g.State)
+	b = appendRaw(append(b, `,"state":`...), g.State)
 	b = strconv.AppendBool(append(b, `,"cancel_requested":`...), g.CancelRequested)
 	return append(b, '}')
 }

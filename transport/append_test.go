@@ -51,18 +51,19 @@ func list[T any](t *rapid.T, g *rapid.Generator[T], label string) []T {
 }
 
 var anyGrant = rapid.Custom(func(t *rapid.T) wire.Grant {
-	step := rapid.Custom(func(t *rapid.T) wire.Step {
-		return wire.Step{Name: anyText.Draw(t, "name"), Result: anyRaw.Draw(t, "result")}
-	})
-	signal := rapid.Custom(func(t *rapid.T) wire.Signal {
-		return wire.Signal{Name: anyText.Draw(t, "name"), Payload: anyRaw.Draw(t, "payload")}
-	})
-	return wire.Grant{
+	g := wire.Grant{
 		RunID: anyText.Draw(t, "run"), Workflow: anyText.Draw(t, "workflow"), Version: anyText.Draw(t, "version"), Key: anyText.Draw(t, "key"),
 		Params: anyRaw.Draw(t, "params"), Attempt: rapid.Int64().Draw(t, "attempt"), Fence: rapid.Uint64().Draw(t, "fence"),
-		LeaseSeconds: anyNumber.Draw(t, "lease"), Steps: list(t, step, "steps"), Signals: list(t, signal, "signals"),
-		State: anyRaw.Draw(t, "state"), CancelRequested: rapid.Bool().Draw(t, "cancel"),
+		LeaseSeconds: anyNumber.Draw(t, "lease"), State: anyRaw.Draw(t, "state"), CancelRequested: rapid.Bool().Draw(t, "cancel"),
+		Steps: []wire.Step{}, Signals: []wire.Signal{}, Waits: []wire.WaitEnd{}, Children: []wire.ChildGroup{},
 	}
+	if rapid.Bool().Draw(t, "nothing recorded") {
+		return g
+	}
+	g.Steps, g.Signals = list(t, anyStep, "steps"), list(t, anySignal, "signals")
+	g.Waits, g.Children = list(t, anyWait, "waits"), list(t, anyGroup, "children")
+	g.HistoryNext = anyCursor.Draw(t, "next")
+	return g
 })
 
 // nilled makes an empty raw value nil: encoding/json refuses the empty one.
@@ -74,9 +75,6 @@ func nilled(g wire.Grant) wire.Grant {
 	}
 	fix(&g.Params)
 	fix(&g.State)
-	for i := range g.Steps {
-		fix(&g.Steps[i].Result)
-	}
 	for i := range g.Signals {
 		fix(&g.Signals[i].Payload)
 	}
@@ -113,7 +111,8 @@ func TestAppendEqualsEncodingJSON(t *testing.T) {
 		same(t, appendHeartbeatResult(nil, beats), wire.HeartbeatResult{Runs: beats})
 		runs := grants(t)
 		if runs != nil {
-			same(t, appendClaimed(nil, *runs), wire.Claimed{Runs: *runs})
+			c := wire.Claimed{Runs: *runs, Resolve: rapid.SliceOfN(anyCandidate, 0, 3).Draw(t, "candidates")}
+			same(t, appendClaimed(nil, &c), c)
 		}
 		e := wire.Ended{RunID: anyText.Draw(t, "run"), Status: anyText.Draw(t, "status"), Runs: runs, ClaimProblem: anyProblem.Draw(t, "problem")}
 		same(t, appendEnded(nil, &e), e)
@@ -126,10 +125,10 @@ func TestAppendEqualsEncodingJSON(t *testing.T) {
 
 // A nil list is an empty one on the wire, and raw JSON stays as it was sent.
 func TestAppendNeverNull(t *testing.T) {
-	if got := string(appendClaimed(nil, nil)); got != `{"runs":[]}` {
+	if got := string(appendClaimed(nil, &wire.Claimed{})); got != `{"runs":[]}` {
 		t.Errorf("no grants are %s", got)
 	}
-	want := `{"run_id":"","workflow":"","version":"","key":"","params":{ "a": 1 },"attempt":0,"fence":0,"lease_seconds":0,"steps":[],"signals":[],"state":null,"cancel_requested":false}`
+	want := `{"run_id":"","workflow":"","version":"","key":"","params":{ "a": 1 },"attempt":0,"fence":0,"lease_seconds":0,"steps":[],"signals":[],"waits":[],"children":[],"history_next":null,"state":null,"cancel_requested":false}`
 	if got := string(appendGrant(nil, &wire.Grant{Params: json.RawMessage(`{ "a": 1 }`)})); got != want {
 		t.Errorf("a bare grant is %s, want %s", got, want)
 	}

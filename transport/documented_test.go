@@ -9,9 +9,11 @@ import (
 )
 
 // fullBodies have every field that this version serves, by the schema and the path
-// that takes it. RUN and FENCE stand for a run that is held.
+// that takes it. RUN stands for a run that is held under the fence 1, ENDED for one that
+// has ended. A schema of which one of several things must be said has a body for each.
 var fullBodies = []struct{ schema, target, body string }{
 	{"Declaration", "PUT /v1/workflows/w", `{"version":"1","limit":{"key":"k","max":1},"rate":{"key":{"function":"f"},"per_second":1,"burst":1},"max_attempts":2,"retry_backoff_seconds":1.5,"lease_seconds":2}`},
+	{"Declaration", "PUT /v1/workflows/w", `{"kafka":{"topic":"t"}}`},
 	{"Submit", "POST /v1/workflows/w/runs", `{"workflow":"w","params":{"a":1},"idempotency_key":"k","request_id":"r","trigger":"case","stamp":{"version":"1","keys":{"limit":"a","rate":"b"}}}`},
 	{"Batch", "POST /v1/runs:batch", `{"runs":[{"workflow":"w","params":{"a":1},"idempotency_key":"k","request_id":"r","trigger":"case","stamp":{"version":"1","keys":{"limit":"a","rate":"b"}}}]}`},
 	{"Claim", "POST /v1/claims", `{"worker":"w1","workflows":[{"name":"w","version":"1","gates_hash":"h"}],"credit":1,"wait_ms":0}`},
@@ -19,7 +21,17 @@ var fullBodies = []struct{ schema, target, body string }{
 	{"Complete", "POST /v1/runs/RUN/complete", `{"fence":1,"result":1,"claim":{"worker":"w1","workflows":[{"name":"x","version":"1","gates_hash":"h"}],"credit":1,"wait_ms":0}}`},
 	{"CompleteBatch", "POST /v1/runs:complete", `{"runs":[{"run_id":"RUN","fence":1,"result":1}],"claim":{"worker":"w1","workflows":[{"name":"x"}],"credit":1}}`},
 	{"Fail", "POST /v1/runs/RUN/fail", `{"fence":1,"error":{"type":"T","message":"m"},"retryable":false,"claim":{"worker":"w1","workflows":[{"name":"x"}],"credit":1}}`},
-	{"Suspend", "POST /v1/runs/RUN/suspend", `{"fence":1,"until":{"at_ms":1},"claim":{"worker":"w1","workflows":[{"name":"x"}],"credit":1}}`},
+	{"Suspend", "POST /v1/runs/RUN/suspend", `{"fence":1,"until":{"at_ms":1},"step":"s","visit":2,"claim":{"worker":"w1","workflows":[{"name":"x"}],"credit":1}}`},
+	{"Suspend", "POST /v1/runs/RUN/suspend", `{"fence":1,"until":{"signal":"s","timeout_seconds":1.5}}`},
+	{"Suspend", "POST /v1/runs/RUN/suspend", `{"fence":1,"until":{"runs":["RUN"]}}`},
+	{"Steps", "POST /v1/runs/RUN/steps", `{"fence":1,"steps":[{"name":"s","visit":2,"result":{"a":1},"cost_units":3},{"name":"t","error":{"type":"T","message":"m"}}],"signals":[{"name":"go","visit":1}],"state":{"a":1},"claim":{"worker":"w1","workflows":[{"name":"x"}],"credit":1}}`},
+	{"Children", "POST /v1/runs/RUN/children", `{"fence":1,"kind":"workflow","step":"s","visit":2,"runs":[{"workflow":"x","params":{"a":1},"idempotency_key":"k","stamp":{"version":"1","keys":{"limit":"a","rate":"b"}}}],"claim":{"worker":"w1","workflows":[{"name":"y"}],"credit":1}}`},
+	{"Resolve", "POST /v1/resolutions", `{"worker":"w1","runs":[{"run_id":"RUN","version":"2","gates_hash":"h","keys":{"limit":"a","rate":"b"}}]}`},
+	{"Resolve", "POST /v1/resolutions", `{"worker":"w1","runs":[{"run_id":"RUN","version":"2","gates_hash":"h","problem":"no"}]}`},
+	{"Retry", "POST /v1/runs/ENDED/retry", `{"request_id":"r"}`},
+	{"Schedule", "PUT /v1/schedules/s", `{"name":"s","workflow":"w","params":{"a":1},"cron":"0 3 * * *","catch_up":"all","paused":true}`},
+	{"Schedule", "PUT /v1/schedules/s", `{"name":"s","workflow":"w","every_seconds":0.5,"start_ms":1}`},
+	{"Schedule", "PUT /v1/schedules/s", `{"name":"s","workflow":"w","at_ms":1}`},
 	{"Stop", "POST /v1/runs/RUN/cancel", `{"reason":"r"}`},
 }
 
@@ -45,12 +57,15 @@ func TestRequestsAreAsDocumented(t *testing.T) {
 		for _, v := range all {
 			a := newAPI(t)
 			g := a.hold("w")
+			ended := a.submit("ended")
+			a.node.held(t, ended).Status = "failed"
 			text, err := json.Marshal(v.body)
 			if err != nil {
 				t.Fatal(err)
 			}
-			method, path, _ := strings.Cut(strings.ReplaceAll(full.target, "RUN", g.RunID), " ")
-			w := a.send(method, path, strings.ReplaceAll(string(text), "RUN", g.RunID))
+			names := strings.NewReplacer("RUN", g.RunID, "ENDED", ended)
+			method, path, _ := strings.Cut(names.Replace(full.target), " ")
+			w := a.send(method, path, names.Replace(string(text)))
 			if taken := w.Code < 300; taken != v.taken {
 				t.Errorf("%s: taken %v, the document says %v: %s", v.what, taken, v.taken, w.Body)
 			}
@@ -90,15 +105,28 @@ func (d openAPI) objectVariants(body map[string]any, s schema, at string) []vari
 	all := []variant{{at + " with another field", with("another", 1.0), false}}
 	for _, name := range slices.Sorted(maps.Keys(body)) {
 		p := s.Properties[name]
-		all = append(all, variant{at + "." + name + " null", with(name, nil), p.nullable()})
 		without := maps.Clone(body)
 		delete(without, name)
-		all = append(all, variant{at + " without " + name, without, !slices.Contains(s.Required, name)})
+		enough := s.saysEnough(without)
+		all = append(all, variant{at + "." + name + " null", with(name, nil), p.nullable() && enough})
+		all = append(all, variant{at + " without " + name, without, !slices.Contains(s.Required, name) && enough})
 		for _, v := range d.variants(body[name], p, at+"."+name) {
 			all = append(all, variant{v.what, with(name, v.body), v.taken})
 		}
 	}
 	return all
+}
+
+// saysEnough says whether a body has one of the things of which one must be said: what
+// the alternatives of an object require.
+func (s schema) saysEnough(body map[string]any) bool {
+	alternatives := slices.Concat(s.OneOf, s.AnyOf)
+	if len(alternatives) == 0 {
+		return true
+	}
+	return slices.ContainsFunc(alternatives, func(alternative schema) bool {
+		return !slices.ContainsFunc(alternative.Required, func(name string) bool { return body[name] == nil })
+	})
 }
 
 // resolve follows references to the schema of an object or a list.
@@ -115,7 +143,7 @@ func (d openAPI) resolve(s schema) schema {
 			return merged
 		case s.Ref != "":
 			s = d.Components.Schemas[strings.TrimPrefix(s.Ref, "#/components/schemas/")]
-		case len(s.OneOf) > 0:
+		case len(s.OneOf) > 0 && len(s.Properties) == 0:
 			i := slices.IndexFunc(s.OneOf, func(o schema) bool { return o.Ref != "" || o.isRequest() })
 			s = s.OneOf[i]
 		default:

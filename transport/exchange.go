@@ -221,6 +221,25 @@ func checked[T any, P interface {
 	return &v, P(&v).Check()
 }
 
+// optional is checked for a body that may be empty: then it says nothing.
+func optional[T any, P interface {
+	*T
+	Check() error
+}](x *exchange, read func(*reader) T) (*T, error) {
+	v := new(T)
+	if err := x.readBody(); err != nil {
+		return nil, err
+	}
+	if len(x.in) > 0 {
+		x.reader.reset(x.in)
+		*v = read(&x.reader)
+		if err := x.reader.end(); err != nil {
+			return nil, err
+		}
+	}
+	return v, P(v).Check()
+}
+
 // header values that are set for nearly every response; never changed.
 var (
 	jsonType    = []string{wire.ContentJSON}

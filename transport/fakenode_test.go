@@ -29,11 +29,14 @@ type fakeNode struct {
 	fence     uint64
 	changed   chan struct{} // closed at every change, then replaced
 	notReady  string
-	entered   chan struct{} // when set: a call that waits sends here first
+	schedules map[string]wire.ScheduleView
+	resolve   []wire.Candidate // that the next claim answers
+	entered   chan struct{}    // when set: a call that waits sends here first
 }
 
 type fakeRun struct {
 	wire.Run
+	fakeBody
 	params []byte
 	fence  uint64
 }
@@ -43,7 +46,7 @@ var _ transport.Node = (*fakeNode)(nil)
 func newFakeNode() *fakeNode {
 	return &fakeNode{
 		workflows: map[string]wire.Workflow{}, runs: map[flow.RunID]*fakeRun{}, byKey: map[string]flow.RunID{},
-		changed: make(chan struct{}),
+		changed: make(chan struct{}), schedules: map[string]wire.ScheduleView{},
 	}
 }
 
@@ -184,10 +187,12 @@ func (n *fakeNode) Claim(ctx context.Context, c wire.Claim) (wire.Claimed, error
 				r.Status, r.fence, r.Wait, r.Attempt = "executing", n.fence, nil, r.Attempt+1
 				got.Runs = append(got.Runs, wire.Grant{
 					RunID: r.RunID, Workflow: r.Workflow, Params: r.params, Attempt: r.Attempt, Fence: r.fence, LeaseSeconds: 30,
+					Steps: r.steps, Signals: r.signals, Waits: r.waits, Children: r.groups, State: r.state,
 				})
 			}
 		}
-		return len(got.Runs) > 0 || c.WaitMS == 0 || over
+		got.Resolve, n.resolve = n.resolve, nil
+		return len(got.Runs)+len(got.Resolve) > 0 || c.WaitMS == 0 || over
 	})
 	return got, err
 }
@@ -264,13 +269,14 @@ func (n *fakeNode) Suspend(_ context.Context, id flow.RunID, s wire.Suspend) (wi
 	if err != nil {
 		return wire.Ended{}, err
 	}
+	r.suspended = append(r.suspended, s)
 	return wire.Ended{RunID: r.RunID, Status: r.Status}, nil
 }
 
 func (n *fakeNode) stop(id flow.RunID, status string) (wire.Stopped, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	r := n.runs[id]
+	r := n.last(id)
 	if r == nil || n.err != nil {
 		return wire.Stopped{}, cmp.Or(n.err, flow.ErrUnknownRun)
 	}

@@ -14,7 +14,7 @@ func (n *fakeNode) Run(ctx context.Context, id flow.RunID, wait time.Duration) (
 	defer cancel()
 	var got *fakeRun
 	err := n.wait(timed, func() bool {
-		got = n.runs[id]
+		got = n.last(id)
 		if got == nil || wait == 0 {
 			return true
 		}
@@ -31,7 +31,11 @@ func (n *fakeNode) Run(ctx context.Context, id flow.RunID, wait time.Duration) (
 	case err != nil && ctx.Err() != nil:
 		return wire.Run{}, ctx.Err()
 	}
-	return got.Run, nil
+	run := got.Run
+	if run.RunID != id.String() {
+		run.RequestedRunID = id.String()
+	}
+	return run, nil
 }
 
 func (n *fakeNode) known(id flow.RunID) (*fakeRun, error) {

@@ -17,7 +17,8 @@ import (
 var targets = []string{
 	"PUT /v1/workflows/w", "POST /v1/workflows/w/runs", "POST /v1/runs:batch", "POST /v1/claims", "POST /v1/heartbeats",
 	"POST /v1/runs/RUN/complete", "POST /v1/runs/RUN/fail", "POST /v1/runs/RUN/suspend", "POST /v1/runs:complete",
-	"POST /v1/runs/RUN/cancel", "POST /v1/runs/RUN/terminate", "POST /w", "POST /v1/runs/RUN/steps",
+	"POST /v1/runs/RUN/cancel", "POST /v1/runs/RUN/terminate", "POST /w", "POST /v1/runs/RUN/steps", "POST /v1/runs/RUN/children",
+	"POST /v1/runs/RUN/retry", "POST /v1/runs/RUN/signals/go", "POST /v1/resolutions", "POST /v1/schedules", "PUT /v1/schedules/s",
 }
 
 // addBodies begins with every body that other tests know.

@@ -42,24 +42,39 @@ func isLoopback(addr string) bool {
 	return err == nil && a.Addr().Unmap().IsLoopback()
 }
 
-// idempotencyKey merges the header Idempotency-Key with the body's field. The two
-// are the same thing; when both stand they must agree.
-func (x *exchange) idempotencyKey(field *string) (*string, error) {
-	values := x.r.Header[headerKey]
-	if len(values) == 0 {
-		return field, nil
-	}
-	for _, v := range values {
+// keyOf merges the header Idempotency-Key with the body's field of the given name, ""
+// when there is none. The two are the same thing; when both stand they must agree.
+func (x *exchange) keyOf(name string, field *string) (*string, error) {
+	for _, v := range x.r.Header[headerKey] {
 		key, ok := headerText(v)
-		if !ok {
+		switch {
+		case !ok:
 			return nil, flow.Invalid(headerKey, `must be a text, or a text in double quotes with \" and \\ for these two`)
-		}
-		if field != nil && *field != key {
-			return nil, flow.Invalid(headerKey, "must equal idempotency_key, and not stand twice with different values")
+		case field != nil && *field != key && name != "":
+			return nil, flow.Invalid(headerKey, "must equal "+name+", and not stand twice with different values")
+		case field != nil && *field != key:
+			return nil, flow.Invalid(headerKey, "must not stand twice with different values")
 		}
 		field = &key
 	}
 	return field, nil
+}
+
+// requestID is keyOf for what makes a repeat known, where none is the empty text. An
+// empty header would read as none, so it is refused.
+func (x *exchange) requestID(name, id string) (string, error) {
+	var field *string
+	if id != "" {
+		field = &id
+	}
+	key, err := x.keyOf(name, field)
+	switch {
+	case err != nil || key == nil:
+		return "", err
+	case *key == "":
+		return "", flow.Invalid(headerKey, "must not be empty")
+	}
+	return *key, nil
 }
 
 // refuseKeyHeader refuses the header where one key can't be meant: ignored, it
@@ -68,7 +83,7 @@ func (x *exchange) refuseKeyHeader() error {
 	if len(x.r.Header[headerKey]) == 0 {
 		return nil
 	}
-	return flow.Invalid(headerKey, "must be left out here: each run of a batch has its own idempotency_key")
+	return flow.Invalid(headerKey, "must be left out here: each run in the body has its own idempotency_key")
 }
 
 // headerText reads a header's value: as it stands, or between the quotes of a

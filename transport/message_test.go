@@ -30,9 +30,19 @@ func TestR24Sentences(t *testing.T) {
 		{"POST /v1/runs/RUN/fail", `{"fence":1,"error":{"type":""}}`, "error.type must be 1 to 256 bytes"},
 		{"POST /v1/runs/RUN/fail", `{"fence":1,"error":{}}`, "error.type is required"},
 		{"POST /v1/runs/RUN/fail", `{"fence":1}`, "error.type is required"},
-		{"POST /v1/runs/RUN/suspend", `{"fence":1,"until":{}}`, "until.at_ms is required"},
+		{"POST /v1/runs/RUN/suspend", `{"fence":1,"until":{}}`, "until.at_ms is required, unless signal or runs is given"},
 		{"POST /v1/runs/RUN/suspend", `{"fence":1,"until":{"at_ms":-1}}`, "until.at_ms must be Unix milliseconds, an integer of at least 0"},
 		{"POST /v1/runs:batch", `{"runs":[{}]}`, "runs[0].workflow is required"},
+		{"POST /v1/runs/RUN/steps", `{"fence":1,"steps":[{"visit":1}]}`, "steps[0].name is required"},
+		{"POST /v1/runs/RUN/steps", `{"fence":1,"steps":[{"name":"s","visit":1.5}]}`, "steps[0].visit must be an integer from 1 to 1000000"},
+		{"POST /v1/runs/RUN/steps", `{"fence":1,"signals":[{"name":"s"}]}`, "signals[0].visit is required"},
+		{"POST /v1/runs/RUN/steps", `{"fence":1,"steps":[` + strings.Repeat(`{"name":"s"},`, 128) + `{"name":"s"}]}`, "steps must hold at most 128 entries"},
+		{"POST /v1/runs/RUN/children", `{"fence":1}`, "runs is required"},
+		{"POST /v1/runs/RUN/children", `{"fence":1,"runs":[]}`, "runs must hold 1 to 128 entries"},
+		{"POST /v1/runs/RUN/children", `{"fence":1,"runs":[` + strings.Repeat(`{"workflow":"s"},`, 128) + `{"workflow":"s"}]}`, "runs must hold 1 to 128 entries"},
+		{"POST /v1/schedules", `{"workflow":"w","at_ms":1}`, "name is required"},
+		{"PUT /v1/schedules/s", `{"at_ms":1}`, "workflow is required"},
+		{"PUT /v1/schedules/s", `{"workflow":"w"}`, "cron is required, unless every_seconds or at_ms is given"},
 		{"PUT /v1/workflows/w", `{"limit":{"key":"k","max":"2"}}`, "limit.max must be an integer from 1 to 1000000000"},
 		{"PUT /v1/workflows/w", `{"limit":{"key":"k","max":2.5}}`, "limit.max must be an integer from 1 to 1000000000"},
 		{"PUT /v1/workflows/w", `{"limit":{"key":"k"}}`, "limit.max is required"},
@@ -44,7 +54,7 @@ func TestR24Sentences(t *testing.T) {
 		method, path, _ := strings.Cut(strings.ReplaceAll(c.target, "RUN", g.RunID), " ")
 		field, _, _ := strings.Cut(c.want, " ")
 		code := invalid
-		if method == "PUT" {
+		if strings.HasPrefix(path, "/v1/workflows") {
 			code = config
 		}
 		if p := a.send(method, path, c.body).refused(code, field); p.Detail != c.want {
@@ -76,7 +86,8 @@ func TestP51StaleFenceSaysWhatToDo(t *testing.T) {
 	a := newAPI(t)
 	g := a.hold("w")
 	want := "fence 99 does not hold the run: stop the body and drop its result"
-	for _, c := range [][2]string{{"complete", `{"fence":99}`}, {"fail", `{"fence":99,"error":{"type":"T"}}`}, {"suspend", `{"fence":99,"until":{"at_ms":1}}`}} {
+	for _, c := range [][2]string{{"complete", `{"fence":99}`}, {"fail", `{"fence":99,"error":{"type":"T"}}`}, {"suspend", `{"fence":99,"until":{"at_ms":1}}`},
+		{"steps", `{"fence":99,"state":{}}`}, {"children", `{"fence":99,"runs":[{"workflow":"x"}]}`}} {
 		if p := a.send("POST", "/v1/runs/"+g.RunID+"/"+c[0], c[1]).refused(wire.CodeStaleFence, ""); p.Detail != want {
 			t.Errorf("%s says %q, want %q", c[0], p.Detail, want)
 		}

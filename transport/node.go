@@ -18,7 +18,9 @@ type Node interface {
 	Registry
 	Submitter
 	Worker
+	Body
 	Controller
+	Scheduler
 	Viewer
 	Reporter
 }
@@ -56,8 +58,43 @@ type Worker interface {
 	Suspend(ctx context.Context, id flow.RunID, s wire.Suspend) (wire.Ended, error)
 }
 
-// Controller stops runs. A run that has ended stays as it is, without an error.
+// Body is what a holder records while its body works. Errors: flow.ErrStaleFence,
+// flow.ErrRunEnded, flow.ErrUnknownRun.
+type Body interface {
+	// Steps records outcomes and state, and takes signals; it leaves the request's Claim
+	// alone, like Children. Error also: flow.ErrStepConflict.
+	Steps(ctx context.Context, id flow.RunID, s wire.Steps) (wire.Recorded, error)
+	// Children starts runs, or answers those that the same call has started before.
+	Children(ctx context.Context, id flow.RunID, c wire.Children) (wire.ChildrenStarted, error)
+	// History answers the page of the run's history behind the entry of number after.
+	History(ctx context.Context, id flow.RunID, after int64) (wire.History, error)
+	// Resolve takes the keys of candidates and answers in order.
+	Resolve(ctx context.Context, r wire.Resolve) (wire.Resolved, error)
+}
+
+// Scheduler keeps schedules. Error of each that names one: flow.ErrUnknownSchedule.
+type Scheduler interface {
+	// PutSchedule keeps a schedule under its Name; the same one twice changes nothing.
+	PutSchedule(ctx context.Context, s wire.Schedule) (wire.ScheduleView, error)
+	// Schedules lists all, sorted by name.
+	Schedules(ctx context.Context) (wire.ScheduleList, error)
+	// Schedule reads one back.
+	Schedule(ctx context.Context, name string) (wire.ScheduleView, error)
+	// DeleteSchedule forgets one. Runs that it has made go on.
+	DeleteSchedule(ctx context.Context, name string) (wire.ScheduleDeleted, error)
+}
+
+// Controller stops, signals and retries runs. A run that has ended stays as it is,
+// without an error. Every method acts on the last successor of a run that was handed
+// on (P32).
 type Controller interface {
+	// Signal gives a run a signal to keep. Errors: flow.ErrRunEnded,
+	// flow.ErrHistoryTooLarge.
+	Signal(ctx context.Context, id flow.RunID, s wire.SignalRequest) (wire.Signalled, error)
+	// Retry makes a new run from an ended one's workflow and parameters, stamped anew by
+	// name (P65). Errors: flow.ErrRunNotEnded, flow.ErrConfiguration for a function key
+	// (P20).
+	Retry(ctx context.Context, id flow.RunID, r wire.Retry) (wire.Submitted, error)
 	// Cancel asks a run to stop; one that nobody holds has then ended.
 	Cancel(ctx context.Context, id flow.RunID, reason string) (wire.Stopped, error)
 	// Terminate ends a run at once.

@@ -32,6 +32,20 @@ var table = []row{
 		code: wire.CodeRunEnded, status: 409, title: "Run has ended", sentinel: flow.ErrRunEnded,
 		meaning: "The run has ended and takes no such message any more. Nothing changed.",
 	}, {
+		code: wire.CodeRunNotEnded, status: 409, title: "Run has not ended", sentinel: flow.ErrRunNotEnded,
+		meaning: "Only a run that has ended can be retried by hand. Wait for its end, or cancel or terminate it first. Nothing changed.",
+	}, {
+		code: wire.CodeStepConflict, status: 409, title: "Step is recorded otherwise", sentinel: flow.ErrStepConflict,
+		meaning: "The same call of the body, by name and visit, has recorded or started something else before. " +
+			"Give each call of a name its own visit, and let a body that is run again do the same as before. Nothing changed.",
+	}, {
+		code: wire.CodeHistoryTooLarge, status: 409, title: "History is too large", sentinel: flow.ErrHistoryTooLarge,
+		meaning: "The run keeps as much as a run may keep, so it takes no more signals until its body has handled some. " +
+			"Find out with runs why what the body waits for. Nothing changed.",
+	}, {
+		code: wire.CodeUnknownSchedule, status: 404, title: "Unknown schedule", sentinel: flow.ErrUnknownSchedule,
+		meaning: "No schedule has the name; GET /v1/schedules lists all.",
+	}, {
 		code: wire.CodeUnknownRun, status: 404, title: "Unknown run", sentinel: flow.ErrUnknownRun,
 		meaning: "No run has the id.",
 	}, {

@@ -188,6 +188,7 @@ type members struct {
 type elements struct {
 	n     int
 	most  int
+	least int
 	begun bool
 }
 
@@ -273,8 +274,14 @@ func (r *reader) first(name named, base int) bool {
 // name is the name of the current field.
 func (r *reader) name() string { return string(r.path[len(r.path)-1].name) }
 
-// list begins an array of at most most elements; element steps to the next one.
-func (r *reader) list(most int) elements {
+// list begins an array of 1 to most elements; element steps to the next one. That it
+// isn't empty is for the shape's check to say. listUpTo is list for an array that may
+// be empty.
+func (r *reader) list(most int) elements { return r.listFrom(1, most) }
+
+func (r *reader) listUpTo(most int) elements { return r.listFrom(0, most) }
+
+func (r *reader) listFrom(least, most int) elements {
 	switch r.peek() {
 	case '[':
 		r.i++
@@ -284,7 +291,15 @@ func (r *reader) list(most int) elements {
 	default:
 		r.mismatch("must be a JSON array")
 	}
-	return elements{most: most}
+	return elements{least: least, most: most}
+}
+
+// bounds says how many entries a list may have.
+func (l *elements) bounds() string {
+	if l.least == 0 {
+		return fmt.Sprintf("must hold at most %d entries", l.most)
+	}
+	return fmt.Sprintf("must hold %d to %d entries", l.least, l.most)
 }
 
 func (r *reader) element(l *elements) bool {
@@ -306,7 +321,7 @@ func (r *reader) element(l *elements) bool {
 	if l.n == l.most {
 		// Refused here and not after reading: the rest may be long.
 		r.path = r.path[:len(r.path)-1]
-		r.wrong(fmt.Sprintf("must hold 1 to %d entries", l.most))
+		r.wrong(l.bounds())
 		return false
 	}
 	r.path[len(r.path)-1].index = l.n
@@ -440,11 +455,15 @@ func (r *reader) raw() json.RawMessage {
 	}
 	start := r.i
 	r.skip(0)
+	return r.since(start)
+}
+
+// since is what was read from a byte on: an exact copy, since it may be kept for as long
+// as a run is queued, and the whole body would be kept with it.
+func (r *reader) since(start int) json.RawMessage {
 	if r.err != nil {
 		return nil
 	}
-	// An exact copy: it may be kept for as long as a run is queued, and the whole
-	// body would be kept with it.
 	own := make(json.RawMessage, r.i-start)
 	copy(own, r.b[start:r.i])
 	return own

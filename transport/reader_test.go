@@ -27,6 +27,12 @@ var bodies = []string{
 	`{"runs":[{"run_id":"run_01K0Z3V8Q4E9Q0B1J2K3M4N5P6","fence":1,"result":[]}],"claim":null}`,
 	`{"fence":1,"error":{"type":"T","message":"\ud83d\ude42\n"},"retryable":true}`,
 	`{"fence":1,"until":{"at_ms":1,"signal":"s","timeout_seconds":1,"runs":["a"]}}`,
+	`{"fence":1,"until":{"runs":["run_01K0Z3V8Q4E9Q0B1J2K3M4N5P6"]},"step":"s","visit":3,"claim":null}`,
+	`{"fence":1,"steps":[{"seq":null,"name":"s","visit":2,"result":[1,null],"error":null,"cost_units":7},{"name":"t","error":{"type":"T"}}],"signals":[{"name":"go","visit":1}],"state":{"a":1}}`,
+	`{"fence":1,"kind":"child","step":"s","visit":1,"runs":[{"workflow":"w","params":{},"idempotency_key":"k","stamp":{"version":"1","keys":null}}]}`,
+	`{"worker":"w","runs":[{"run_id":"r","version":"2","gates_hash":"h","keys":{"limit":"a"},"problem":""}]}`,
+	`{"request_id":"r"}`,
+	`{"name":"s","workflow":"w","params":{"a":1},"cron":"0 3 * * *","time_zone":"Europe/Paris","every_seconds":0.5,"start_ms":1,"at_ms":2,"catch_up":"all","paused":true}`,
 	`{"reason":"r\u0000\"\\\/\b\f\n\r\t"}`,
 	`{}`, `[]`, `null`, ``, ` `, `{"a":1}`, `{"fence":1,"fence":1}`, `{"FENCE":1}`, `{"reason":"\ud800"}`, `{"params":[[[[]]]]}`,
 	`{"params":{"a":1,}}`, `{"params":{"a":01}}`, `{"params":{"a":1.}}`, `{"params":{"a":-}}`, `{"params":{"a":tru}}`, `{"params":{"a":"` + "\x01" + `"}}`,
@@ -45,6 +51,11 @@ var readAny = map[string]func(*reader) any{
 	"fail":           func(r *reader) any { return r.fail() },
 	"suspend":        func(r *reader) any { return r.suspend() },
 	"stop":           func(r *reader) any { return r.stop() },
+	"steps":          func(r *reader) any { return r.stepsOf() },
+	"children":       func(r *reader) any { return r.children() },
+	"retry":          func(r *reader) any { return r.retry() },
+	"resolve":        func(r *reader) any { return r.resolve() },
+	"schedule":       func(r *reader) any { return r.schedule() },
 }
 
 // stdlib decodes the same shape with encoding/json.
@@ -52,6 +63,8 @@ var stdlib = map[string]func([]byte) (any, error){
 	"declaration": decodeStd[wire.Declaration], "submit": decodeStd[wire.Submit], "batch": decodeStd[wire.Batch], "claim": decodeStd[wire.Claim],
 	"heartbeat": decodeStd[wire.Heartbeat], "complete": decodeStd[wire.Complete], "complete batch": decodeStd[wire.CompleteBatch],
 	"fail": decodeStd[wire.Fail], "suspend": decodeStd[wire.Suspend], "stop": decodeStd[wire.Stop],
+	"steps": decodeStd[wire.Steps], "children": decodeStd[wire.Children], "retry": decodeStd[wire.Retry], "resolve": decodeStd[wire.Resolve],
+	"schedule": decodeStd[wire.Schedule],
 }
 
 func decodeStd[T any](b []byte) (any, error) {

@@ -56,7 +56,13 @@ var shapeRefusals = map[string][]refusal{
 		{`{"version":"` + long[:129] + `"}`, config, "version"},
 		{`{"trigger":{"collect":{}}}`, config, "trigger"},
 		{`{"budget":{}}`, config, "budget"},
-		{`{"kafka":{"topic":"t"}}`, config, "kafka"},
+		{`{"kafka":{}}`, config, "kafka.topic"},
+		{`{"kafka":{"topic":"a b"}}`, config, "kafka.topic"},
+		{`{"kafka":{"topic":7}}`, config, "kafka.topic"},
+		{`{"kafka":{"topic":"t","topic":"t"}}`, config, "kafka.topic"},
+		{`{"kafka":{"topc":"t"}}`, unknown, "kafka.topc"},
+		{`{"kafka":"t"}`, config, "kafka"},
+		{`{"kafka":{"topic":"t"},"limit":{"key":"k","max":1}}`, config, "limit"},
 		{`{"max_attempts":0}`, config, "max_attempts"},
 		{`{"max_attempts":1000001}`, config, "max_attempts"},
 		{`{"retry_backoff_seconds":-0.1}`, config, "retry_backoff_seconds"},
@@ -158,10 +164,22 @@ var shapeRefusals = map[string][]refusal{
 		{`{"fence":1,"until":null}`, invalid, "until.at_ms"},
 		{`{"fence":1,"until":{"at_ms":-1}}`, invalid, "until.at_ms"},
 		{`{"fence":1,"until":{"at_ms":1.5}}`, invalid, "until.at_ms"},
-		{`{"fence":1,"until":{"signal":"s"}}`, invalid, "until.signal"},
+		{`{"fence":1,"until":{}}`, invalid, "until.at_ms"},
+		{`{"fence":1,"until":{"signal":"a\u0000"}}`, invalid, "until.signal"},
+		{`{"fence":1,"until":{"signal":7}}`, invalid, "until.signal"},
+		{`{"fence":1,"until":{"signal":"s","timeout_seconds":-1}}`, invalid, "until.timeout_seconds"},
+		{`{"fence":1,"until":{"signal":"s","timeout_seconds":"1"}}`, invalid, "until.timeout_seconds"},
+		{`{"fence":1,"until":{"signal":"s","timeout_seconds":1e300}}`, invalid, "until.timeout_seconds"},
+		{`{"fence":1,"until":{"signal":"s","at_ms":1}}`, invalid, "until.at_ms"},
 		{`{"fence":1,"until":{"runs":[]}}`, invalid, "until.runs"},
 		{`{"fence":1,"until":{"runs":[1]}}`, invalid, "until.runs[0]"},
+		{`{"fence":1,"until":{"runs":["x"]}}`, invalid, "until.runs[0]"},
+		{`{"fence":1,"until":{"runs":["RUN","RUN"]}}`, invalid, "until.runs[1]"},
+		{`{"fence":1,"until":{"runs":[` + strings.Repeat(`"RUN",`, 128) + `"RUN"]}}`, invalid, "until.runs"},
 		{`{"fence":1,"until":{"at_ms":1,"timeout_seconds":1}}`, invalid, "until.timeout_seconds"},
+		{`{"fence":1,"until":{"at_ms":1},"step":"a\u0000"}`, invalid, "step"},
+		{`{"fence":1,"until":{"at_ms":1},"visit":-1}`, invalid, "visit"},
+		{`{"fence":1,"until":{"at_ms":1},"visit":1000001}`, invalid, "visit"},
 		{`{"fence":1,"until":{"in_ms":1}}`, unknown, "until.in_ms"},
 		{`{"fence":1,"until":{"at_ms":1},"claim":{"worker":"w"}}`, invalid, "claim.workflows"},
 	},
@@ -184,7 +202,90 @@ var shapeRefusals = map[string][]refusal{
 		{`{"why":"x"}`, unknown, "why"},
 	},
 	"POST /v1/runs/RUN/terminate": {{`{"why":"x"}`, unknown, "why"}},
-	"POST /w":                     {{`[]`, invalid, "body"}, {`"x"`, invalid, "body"}, {`1`, invalid, "body"}},
+	"POST /v1/runs/RUN/steps": {
+		{`{"steps":[{"name":"s"}]}`, invalid, "fence"},
+		{`{"fence":1}`, invalid, "steps"},
+		{`{"fence":1,"steps":[],"signals":[],"state":null}`, invalid, "steps"},
+		{`{"fence":1,"steps":{}}`, invalid, "steps"},
+		{`{"fence":1,"steps":["s"]}`, invalid, "steps[0]"},
+		{`{"fence":1,"steps":[{"name":"s"},{"name":""}]}`, invalid, "steps[1].name"},
+		{`{"fence":1,"steps":[{"name":"` + long[:129] + `"}]}`, invalid, "steps[0].name"},
+		{`{"fence":1,"steps":[{"name":"s","visit":"1"}]}`, invalid, "steps[0].visit"},
+		{`{"fence":1,"steps":[{"name":"s","visit":-1}]}`, invalid, "steps[0].visit"},
+		{`{"fence":1,"steps":[{"name":"s","visit":1000001}]}`, invalid, "steps[0].visit"},
+		{`{"fence":1,"steps":[{"name":"s","seq":1}]}`, invalid, "steps[0].seq"},
+		{`{"fence":1,"steps":[{"name":"s","result":1,"error":{"type":"T"}}]}`, invalid, "steps[0].error"},
+		{`{"fence":1,"steps":[{"name":"s","error":{"message":"m"}}]}`, invalid, "steps[0].error.type"},
+		{`{"fence":1,"steps":[{"name":"s","error":{"type":""}}]}`, invalid, "steps[0].error.type"},
+		{`{"fence":1,"steps":[{"name":"s","error":{"type":"T","message":"` + long[:flow.MaxErrorMessageBytes+1] + `"}}]}`, invalid, "steps[0].error.message"},
+		{`{"fence":1,"steps":[{"name":"s","error":{"type":"T","stack":"x"}}]}`, unknown, "steps[0].error.stack"},
+		{`{"fence":1,"steps":[{"name":"s","cost_units":-1}]}`, invalid, "steps[0].cost_units"},
+		{`{"fence":1,"steps":[{"name":"s","cost_units":1.5}]}`, invalid, "steps[0].cost_units"},
+		{`{"fence":1,"steps":[{"name":"s","cost":1}]}`, unknown, "steps[0].cost"},
+		{`{"fence":1,"signals":[{"name":"","visit":1}]}`, invalid, "signals[0].name"},
+		{`{"fence":1,"signals":[{"name":"s","visit":-1}]}`, invalid, "signals[0].visit"},
+		{`{"fence":1,"signals":[{"name":"s","visit":1,"payload":1}]}`, unknown, "signals[0].payload"},
+		{`{"fence":1,"state":[]}`, invalid, "state"},
+		{`{"fence":1,"state":{},"claim":{"worker":"w"}}`, invalid, "claim.workflows"},
+		{`{"fence":1,"step":[{"name":"s"}]}`, unknown, "step"},
+	},
+	"POST /v1/runs/RUN/children": {
+		{`{"runs":[{"workflow":"x"}]}`, invalid, "fence"},
+		{`{"fence":1,"kind":"twin","runs":[{"workflow":"x"}]}`, invalid, "kind"},
+		{`{"fence":1,"kind":1,"runs":[{"workflow":"x"}]}`, invalid, "kind"},
+		{`{"fence":1,"step":"a\u0000","runs":[{"workflow":"x"}]}`, invalid, "step"},
+		{`{"fence":1,"visit":-1,"runs":[{"workflow":"x"}]}`, invalid, "visit"},
+		{`{"fence":1,"runs":{}}`, invalid, "runs"},
+		{`{"fence":1,"runs":[{"workflow":"x"},{}]}`, invalid, "runs[1].workflow"},
+		{`{"fence":1,"runs":[{"workflow":"v1"}]}`, invalid, "runs[0].workflow"},
+		{`{"fence":1,"runs":[{"workflow":"x","params":[]}]}`, invalid, "runs[0].params"},
+		{`{"fence":1,"runs":[{"workflow":"x","idempotency_key":""}]}`, invalid, "runs[0].idempotency_key"},
+		{`{"fence":1,"runs":[{"workflow":"x","stamp":{"keys":{"rate":1}}}]}`, invalid, "runs[0].stamp.keys.rate"},
+		{`{"fence":1,"runs":[{"workflow":"x","trigger":"case"}]}`, unknown, "runs[0].trigger"},
+		{`{"fence":1,"runs":[{"workflow":"x"}],"claim":{"worker":"w"}}`, invalid, "claim.workflows"},
+	},
+	"POST /v1/runs/RUN/retry": {
+		{`{"request_id":7}`, invalid, "request_id"},
+		{`{"request_id":"` + long[:65] + `"}`, invalid, "request_id"},
+		{`{"id":"x"}`, unknown, "id"},
+	},
+	"POST /v1/resolutions": {
+		{`{"runs":[{"run_id":"RUN","gates_hash":"h","problem":"p"}]}`, invalid, "worker"},
+		{`{"worker":"w"}`, invalid, "runs"},
+		{`{"worker":"w","runs":[]}`, invalid, "runs"},
+		{`{"worker":"w","runs":[{"run_id":"x","gates_hash":"h","problem":"p"}]}`, invalid, "runs[0].run_id"},
+		{`{"worker":"w","runs":[{"run_id":"RUN","problem":"p"}]}`, invalid, "runs[0].gates_hash"},
+		{`{"worker":"w","runs":[{"run_id":"RUN","gates_hash":"` + long[:129] + `","problem":"p"}]}`, invalid, "runs[0].gates_hash"},
+		{`{"worker":"w","runs":[{"run_id":"RUN","gates_hash":"h","version":"a\u0000","problem":"p"}]}`, invalid, "runs[0].version"},
+		{`{"worker":"w","runs":[{"run_id":"RUN","gates_hash":"h"}]}`, invalid, "runs[0].keys"},
+		{`{"worker":"w","runs":[{"run_id":"RUN","gates_hash":"h","keys":{},"problem":"p"}]}`, invalid, "runs[0].keys"},
+		{`{"worker":"w","runs":[{"run_id":"RUN","gates_hash":"h","keys":{"limit":"` + long[:1025] + `"}}]}`, invalid, "runs[0].keys.limit"},
+		{`{"worker":"w","runs":[{"run_id":"RUN","gates_hash":"h","keys":{"lim":"x"}}]}`, unknown, "runs[0].keys.lim"},
+		{`{"worker":"w","runs":[{"run_id":"RUN","gates_hash":"h","problem":"` + long[:flow.MaxErrorMessageBytes+1] + `"}]}`, invalid, "runs[0].problem"},
+	},
+	"POST /v1/schedules": {
+		{`{"name":"a\u0000","workflow":"x","at_ms":1}`, invalid, "name"},
+		{`{"name":"s","workflow":"x","at_ms":1,"every":1}`, unknown, "every"},
+	},
+	"PUT /v1/schedules/s": {
+		{`{"name":"t","workflow":"x","at_ms":1}`, invalid, "name"},
+		{`{"workflow":"v1","at_ms":1}`, invalid, "workflow"},
+		{`{"workflow":"x","at_ms":1,"params":[]}`, invalid, "params"},
+		{`{"workflow":"x"}`, invalid, "cron"},
+		{`{"workflow":"x","cron":"* * * * *","at_ms":1}`, invalid, "cron"},
+		{`{"workflow":"x","cron":7}`, invalid, "cron"},
+		{`{"workflow":"x","at_ms":1,"time_zone":"UTC"}`, invalid, "time_zone"},
+		{`{"workflow":"x","cron":"* * * * *","time_zone":"Mars/Base"}`, invalid, "time_zone"},
+		{`{"workflow":"x","every_seconds":0}`, invalid, "every_seconds"},
+		{`{"workflow":"x","every_seconds":"5m"}`, invalid, "every_seconds"},
+		{`{"workflow":"x","at_ms":0}`, invalid, "at_ms"},
+		{`{"workflow":"x","at_ms":"2026-01-01T00:00:00Z"}`, invalid, "at_ms"},
+		{`{"workflow":"x","at_ms":1,"start_ms":1}`, invalid, "start_ms"},
+		{`{"workflow":"x","every_seconds":1,"start_ms":0}`, invalid, "start_ms"},
+		{`{"workflow":"x","at_ms":1,"catch_up":"some"}`, invalid, "catch_up"},
+		{`{"workflow":"x","at_ms":1,"paused":"yes"}`, invalid, "paused"},
+	},
+	"POST /w": {{`[]`, invalid, "body"}, {`"x"`, invalid, "body"}, {`1`, invalid, "body"}},
 }
 
 func TestR24Refusals(t *testing.T) {
@@ -203,7 +304,7 @@ func TestR24Refusals(t *testing.T) {
 			if w.Code != want || !strings.Contains(p.Detail, c.field) {
 				t.Errorf("%s %.100s answers %d: %s, want %d and the field in the detail", route, body, w.Code, p.Detail, want)
 			}
-			if len(a.node.runs) != 1 || len(a.node.workflows) != 0 || a.node.held(t, g.RunID).Status != "executing" {
+			if len(a.node.runs) != 1 || len(a.node.workflows) != 0 || len(a.node.schedules) != 0 || a.node.held(t, g.RunID).Status != "executing" {
 				t.Errorf("%s %.100s changed something", route, body)
 			}
 		}
@@ -226,7 +327,7 @@ func TestMalformed(t *testing.T) {
 				t.Errorf("%s %q answers %d %q, want 400 and offset %d", route, body, p.Status, p.Detail, offset)
 			}
 		}
-		if strings.HasSuffix(path, "/cancel") || strings.HasSuffix(path, "/terminate") {
+		if strings.HasSuffix(path, "/cancel") || strings.HasSuffix(path, "/terminate") || strings.HasSuffix(path, "/retry") {
 			continue
 		}
 		if p := a.send(method, path, "").refused(wire.CodeMalformed, ""); p.Status != 400 || !strings.Contains(p.Detail, "required") {

@@ -12,7 +12,7 @@ type class uint8
 
 const (
 	classNew   class = iota // asks for new work or for a view: refused first
-	classEnd                // ends, renews or stops work: refused last (R7)
+	classEnd                // renews, records, ends or stops work: refused last (R7)
 	classProbe              // asked by probes and Prometheus: never refused
 )
 
@@ -48,10 +48,17 @@ var routes = []route{
 	{method: "POST", pattern: "/v1/runs/{id}/suspend", class: classEnd, serve: (*exchange).suspendOne},
 	{method: "POST", pattern: "/v1/runs/{id}/cancel", class: classEnd, serve: (*exchange).cancel},
 	{method: "POST", pattern: "/v1/runs/{id}/terminate", class: classEnd, serve: (*exchange).terminate},
-	{method: "POST", pattern: "/v1/runs/{id}/steps", serve: (*exchange).stepsNotServed},
-	{method: "POST", pattern: "/v1/runs/{id}/children", serve: (*exchange).childrenNotServed},
-	{method: "POST", pattern: "/v1/runs/{id}/retry", serve: (*exchange).retryNotServed},
-	{method: "POST", pattern: "/v1/runs/{id}/signals/{signal}", serve: (*exchange).signalsNotServed},
+	{method: "GET", pattern: "/v1/runs/{id}/steps", class: classEnd, query: []string{"after"}, serve: (*exchange).readHistory},
+	{method: "POST", pattern: "/v1/runs/{id}/steps", class: classEnd, serve: (*exchange).recordSteps},
+	{method: "POST", pattern: "/v1/runs/{id}/children", class: classEnd, serve: (*exchange).startChildren},
+	{method: "POST", pattern: "/v1/runs/{id}/retry", serve: (*exchange).retry},
+	{method: "POST", pattern: "/v1/runs/{id}/signals/{signal}", class: classEnd, serve: (*exchange).signal},
+	{method: "POST", pattern: "/v1/resolutions", class: classEnd, serve: (*exchange).resolutions},
+	{method: "GET", pattern: "/v1/schedules", serve: (*exchange).listSchedules},
+	{method: "POST", pattern: "/v1/schedules", serve: (*exchange).createSchedule},
+	{method: "GET", pattern: "/v1/schedules/{name}", serve: (*exchange).readSchedule},
+	{method: "PUT", pattern: "/v1/schedules/{name}", serve: (*exchange).putSchedule},
+	{method: "DELETE", pattern: "/v1/schedules/{name}", serve: (*exchange).deleteSchedule},
 	{method: "GET", pattern: "/v1/keys/{workflow}/{key}", serve: (*exchange).readKey},
 	{method: "GET", pattern: "/v1/node", serve: (*exchange).describe},
 	{method: "GET", pattern: "/v1/problems/{code}", class: classProbe, serve: (*exchange).describeProblem},

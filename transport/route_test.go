@@ -41,7 +41,11 @@ func TestMethods(t *testing.T) {
 		{"/v1/claims", "POST"},
 		{"/v1/runs/" + id, "GET, HEAD"},
 		{"/v1/runs/" + id + "/cancel", "POST"},
-		{"/v1/runs/" + id + "/steps", "POST"},
+		{"/v1/runs/" + id + "/steps", "GET, HEAD, POST"},
+		{"/v1/runs/" + id + "/children", "POST"},
+		{"/v1/runs/" + id + "/signals/go", "POST"},
+		{"/v1/runs/" + id + "/retry", "POST"},
+		{"/v1/resolutions", "POST"},
 		{"/v1/keys/w/k", "GET, HEAD"},
 		{"/livez", "GET, HEAD"},
 		{"/metrics", "GET, HEAD"},
@@ -56,13 +60,19 @@ func TestMethods(t *testing.T) {
 		}
 	}
 	a.send("GET", "/w", "").refused(wire.CodeMethod, "")
+	for path, allow := range map[string]string{"/v1/schedules": "GET, HEAD, POST", "/v1/schedules/s": "GET, HEAD, PUT, DELETE"} {
+		w := a.send("PATCH", path, "")
+		if w.refused(wire.CodeMethod, ""); w.Header().Get("Allow") != allow {
+			t.Errorf("PATCH %s answers Allow %q, want %q", path, w.Header().Get("Allow"), allow)
+		}
+	}
 }
 
 // HEAD is served where GET is, with the same head.
 func TestHead(t *testing.T) {
 	a := newAPI(t)
 	id := a.submit("w")
-	for _, path := range []string{"/v1/workflows", "/v1/runs", "/v1/runs/" + id, "/v1/runs/" + id + "/why", "/v1/keys/w/k", "/v1/node", "/livez", "/readyz", "/healthz", "/openapi.json"} {
+	for _, path := range []string{"/v1/workflows", "/v1/runs", "/v1/runs/" + id, "/v1/runs/" + id + "/why", "/v1/runs/" + id + "/steps", "/v1/schedules", "/v1/keys/w/k", "/v1/node", "/livez", "/readyz", "/healthz", "/openapi.json"} {
 		get, head := a.send("GET", path, ""), a.send("HEAD", path, "")
 		if head.Code != get.Code || head.Header().Get("Content-Length") != get.Header().Get("Content-Length") || head.Header().Get("Content-Type") != get.Header().Get("Content-Type") {
 			t.Errorf("HEAD %s answers %d %v, GET %d %v", path, head.Code, head.Header(), get.Code, get.Header())
@@ -179,6 +189,10 @@ func TestEveryRouteTellsTheNodesError(t *testing.T) {
 		{"POST", run + "/fail", `{"fence":1,"error":{"type":"T"}}`}, {"POST", run + "/suspend", `{"fence":1,"until":{"at_ms":1}}`},
 		{"POST", run + "/cancel", ""}, {"POST", run + "/terminate", ""}, {"GET", "/v1/keys/w/k", ""}, {"GET", "/v1/node", ""},
 		{"POST", "/v1/heartbeats", `{"worker":"w","runs":[{"run_id":"` + g.RunID + `","fence":1}]}`},
+		{"GET", run + "/steps", ""}, {"POST", run + "/steps", `{"fence":1,"state":{}}`}, {"POST", run + "/children", `{"fence":1,"runs":[{"workflow":"x"}]}`},
+		{"POST", run + "/signals/go", ""}, {"POST", run + "/retry", ""}, {"POST", "/v1/resolutions", `{"worker":"w","runs":[{"run_id":"` + g.RunID + `","gates_hash":"h","keys":{}}]}`},
+		{"GET", "/v1/schedules", ""}, {"POST", "/v1/schedules", `{"name":"s","workflow":"w","at_ms":1}`}, {"GET", "/v1/schedules/s", ""},
+		{"PUT", "/v1/schedules/s", `{"workflow":"w","at_ms":1}`}, {"DELETE", "/v1/schedules/s", ""},
 	} {
 		w := a.send(c.method, c.path, c.body)
 		if p := w.refused(wire.CodeNotReady, ""); p.Status != 503 || w.Header().Get("Retry-After") != "1" {

@@ -281,6 +281,15 @@ func TestR7InFlight(t *testing.T) {
 	beat := `{"worker":"w","runs":[{"run_id":"run_01K0Z3V8Q4E9Q0B1J2K3M4N5P6","fence":1}]}`
 	a.send("POST", "/v1/heartbeats", beat).ok(200, nil)
 	a.send("GET", "/livez", "").ok(200, nil)
+	for _, c := range []struct{ method, path, body string }{ // what a body needs to go on, and to come to its end
+		{"POST", "/steps", `{"fence":1,"state":{}}`}, {"GET", "/steps", ""}, {"POST", "/children", `{"fence":1,"runs":[{"workflow":"x"}]}`},
+		{"POST", "/suspend", `{"fence":1,"until":{"signal":"go"}}`}, {"POST", "/signals/go", ""},
+	} {
+		a.send(c.method, "/v1/runs/run_01K0Z3V8Q4E9Q0B1J2K3M4N5P6"+c.path, c.body).refused(wire.CodeUnknownRun, "")
+	}
+	a.send("POST", "/v1/resolutions", `{"worker":"w","runs":[{"run_id":"run_01K0Z3V8Q4E9Q0B1J2K3M4N5P6","gates_hash":"h","keys":{}}]}`).refused(wire.CodeUnknownRun, "")
+	a.send("POST", "/v1/runs/run_01K0Z3V8Q4E9Q0B1J2K3M4N5P6/retry", "").refused(wire.CodeServerBusy, "")
+	a.send("PUT", "/v1/schedules/s", `{"workflow":"w","at_ms":1}`).refused(wire.CodeServerBusy, "")
 	close(stuck.free)
 	for range 7 {
 		(<-done).ok(200, nil)

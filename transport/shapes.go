@@ -271,6 +271,10 @@ func (r *reader) suspend() (s wire.Suspend) {
 			s.Fence = r.fence()
 		case "until":
 			s.Until = r.until()
+		case "step":
+			s.Step = r.str()
+		case "visit":
+			s.Visit = r.integer(wantVisit)
 		case "claim":
 			s.Claim = r.claimPtr()
 		default:
@@ -293,7 +297,7 @@ func (r *reader) until() (u wire.Until) {
 		case "timeout_seconds":
 			u.TimeoutSeconds = r.numberPtr()
 		case "runs":
-			u.Runs = r.strings(wire.MaxBatch)
+			u.Runs = r.strings(wire.MaxAwaited)
 		default:
 			r.unknown()
 		}
@@ -348,12 +352,29 @@ func (r *reader) declaration() (d wire.Declaration) {
 		case "budget":
 			d.Budget = r.raw()
 		case "kafka":
-			d.Kafka = r.raw()
+			d.Kafka = r.kafka()
 		default:
 			r.unknown()
 		}
 	}
 	return d
+}
+
+// kafka reads {"topic": "..."} and gives it as it is written: its check reads it again.
+func (r *reader) kafka() json.RawMessage {
+	if r.null() {
+		return nil
+	}
+	start := r.i
+	for m := r.object("topic"); r.member(&m); {
+		switch r.name() {
+		case "topic":
+			r.str()
+		default:
+			r.unknown()
+		}
+	}
+	return r.since(start)
 }
 
 func (r *reader) limit() *wire.Limit {

@@ -54,7 +54,7 @@ var emptyParams = []byte("{}")
 // submitted hands one run to the Node.
 func (x *exchange) submitted(run wire.Submit) (wire.Submitted, error) {
 	var none wire.Submitted
-	key, err := x.idempotencyKey(run.IdempotencyKey)
+	key, err := x.keyOf("idempotency_key", run.IdempotencyKey)
 	if err != nil {
 		return none, err
 	}

@@ -30,8 +30,7 @@ func TestReadRun(t *testing.T) {
 func TestP81Successor(t *testing.T) {
 	a := newAPI(t)
 	id, successor := a.submit("w"), a.submit("w")
-	a.node.held(t, id).Run = a.node.held(t, successor).Run
-	a.node.held(t, id).RequestedRunID = id
+	a.handOn(id, successor)
 	var run wire.Run
 	a.send("GET", "/v1/runs/"+id, "").ok(200, &run)
 	var result wire.Result

@@ -11,7 +11,7 @@ import (
 // says what each means.
 func TestP6WaitReasonsAreInTheDocument(t *testing.T) {
 	reasons := []flow.WaitReason{
-		flow.WaitLimit, flow.WaitRate, flow.WaitSchedule, flow.WaitRetryBackoff, flow.WaitNoWorker, flow.WaitWorkerBusy, flow.WaitCluster,
+		flow.WaitLimit, flow.WaitRate, flow.WaitSchedule, flow.WaitRetryBackoff, flow.WaitNoWorker, flow.WaitWorkerBusy, flow.WaitCluster, flow.WaitSignal, flow.WaitChild,
 	}
 	s := readOpenAPI(t).Components.Schemas["Wait"].Properties["reason"]
 	if len(s.Enum) != len(reasons) {

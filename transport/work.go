@@ -21,7 +21,7 @@ func (x *exchange) claims() error {
 	if err != nil {
 		return err
 	}
-	x.out = appendClaimed(x.out[:0], got.Runs)
+	x.out = appendClaimed(x.out[:0], &got)
 	return x.send(http.StatusOK)
 }
 
@@ -93,6 +93,7 @@ func (x *exchange) claimAfter(c *wire.Claim) (*[]wire.Grant, *wire.Problem) {
 	if c == nil {
 		return nil, nil
 	}
+	c.Plain = true
 	got, err := x.s.claim(x.r.Context(), *c)
 	if err != nil {
 		p := x.problemFor(err)
@@ -198,39 +199,4 @@ func (x *exchange) completeBatch() error {
 	answer.Runs, answer.ClaimProblem = x.claimAfter(batch.Claim)
 	x.out = appendCompleteBatchResult(x.out[:0], &answer)
 	return x.send(http.StatusOK)
-}
-
-// cancel serves POST /v1/runs/{id}/cancel, terminate its sibling.
-func (x *exchange) cancel() error { return x.stop(x.s.node.Cancel) }
-
-func (x *exchange) terminate() error { return x.stop(x.s.node.Terminate) }
-
-func (x *exchange) stop(end func(context.Context, flow.RunID, string) (wire.Stopped, error)) error {
-	id, err := x.runID()
-	if err != nil {
-		return err
-	}
-	var s wire.Stop
-	if err := x.readBody(); err != nil {
-		return err
-	}
-	if len(x.in) > 0 { // a reason is optional, and so is the body that holds it
-		x.reader.reset(x.in)
-		s = x.reader.stop()
-		if err := x.reader.end(); err != nil {
-			return err
-		}
-	}
-	if err := s.Check(); err != nil {
-		return err
-	}
-	got, err := end(x.r.Context(), id, s.Reason)
-	if err != nil {
-		return err
-	}
-	status := http.StatusAccepted
-	if s, ok := flow.ParseStatus(got.Status); ok && s.Ended() && !got.Changed {
-		status = http.StatusOK // it had ended before
-	}
-	return x.json(status, got)
 }

@@ -21,7 +21,7 @@ func TestClaim(t *testing.T) {
 	if len(got.Runs) != 1 || got.Runs[0].RunID != first.RunID || string(got.Runs[0].Params) != `{"tenant":"acme"}` || got.Runs[0].Fence == 0 {
 		t.Errorf("claimed %s, want the one run with its params and a fence", w.Body)
 	}
-	for _, empty := range []string{`"steps":[]`, `"signals":[]`} {
+	for _, empty := range []string{`"steps":[]`, `"signals":[]`, `"waits":[]`, `"children":[]`, `"history_next":null`} {
 		if !strings.Contains(w.Body.String(), empty) {
 			t.Errorf("%s has no %s", w.Body, empty)
 		}
@@ -118,7 +118,7 @@ func TestClaimAfterEnding(t *testing.T) {
 	ends := map[string]string{
 		"complete": `{"fence":%d,"claim":%s}`,
 		"fail":     `{"fence":%d,"error":{"type":"T"},"claim":%s}`,
-		"suspend":  `{"fence":%d,"until":{"at_ms":5},"claim":%s}`,
+		"suspend":  `{"fence":%d,"until":{"signal":"go"},"claim":%s}`,
 	}
 	for verb, form := range ends {
 		a := newAPI(t)
@@ -216,6 +216,8 @@ func TestUnknownRuns(t *testing.T) {
 			{"GET", "", ""}, {"GET", "/result", ""}, {"GET", "/events", ""}, {"GET", "/why", ""},
 			{"POST", "/complete", `{"fence":1}`}, {"POST", "/fail", `{"fence":1,"error":{"type":"T"}}`},
 			{"POST", "/suspend", `{"fence":1,"until":{"at_ms":1}}`}, {"POST", "/cancel", ""}, {"POST", "/terminate", ""},
+			{"GET", "/steps", ""}, {"POST", "/steps", `{"fence":1,"state":{}}`}, {"POST", "/children", `{"fence":1,"runs":[{"workflow":"x"}]}`},
+			{"POST", "/signals/go", ""}, {"POST", "/retry", ""},
 		} {
 			if p := a.send(c.method, "/v1/runs/"+id+c.path, c.body).refused(wire.CodeUnknownRun, ""); p.Status != 404 {
 				t.Errorf("%s %s of run %s answers %d", c.method, c.path, id, p.Status)
@@ -226,20 +228,12 @@ func TestUnknownRuns(t *testing.T) {
 
 func TestNotServed(t *testing.T) {
 	a := newAPI(t)
-	id := a.submit("w")
-	for _, path := range []string{
-		"/v1/workflows/w/events", "/w/events", "/v1/runs/" + id + "/steps", "/v1/runs/" + id + "/children",
-		"/v1/runs/" + id + "/retry", "/v1/runs/" + id + "/signals/go",
-	} {
+	for _, path := range []string{"/v1/workflows/w/events", "/w/events"} {
 		for _, body := range []string{"", "{}", "not JSON"} { // only the path is looked at
 			if w := a.send("POST", path, body); w.refused(wire.CodeNotSupported, "").Status != 501 {
 				t.Errorf("%s answers %d, want 501", path, w.Code)
 			}
 		}
 	}
-	for _, path := range []string{"/v1/runs/x/steps", "/v1/runs/x/children", "/v1/runs/x/retry", "/v1/runs/x/signals/go"} {
-		a.send("POST", path, "").refused(wire.CodeUnknownRun, "")
-	}
-	a.send("POST", "/v1/runs/"+id+"/signals/%00", "").refused(wire.CodeInvalid, "signal")
 	a.send("POST", "/v1/workflows/v1/events", "").refused(wire.CodeUnknownWorkflow, "name")
 }

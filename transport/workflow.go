@@ -51,38 +51,11 @@ func (x *exchange) readWorkflow() error {
 	return x.json(http.StatusOK, got)
 }
 
-// eventsNotServed, stepsNotServed and the others answer for paths that the API has
-// and this version doesn't serve. Only the path is looked at.
+// eventsNotServed answers for paths that the API has and this version doesn't serve.
+// Only the path is looked at.
 func (x *exchange) eventsNotServed() error {
 	if _, err := x.workflow(); err != nil {
 		return err
 	}
-	return unsupported("events")
-}
-
-func (x *exchange) stepsNotServed() error { return x.ofRunNotServed("steps") }
-
-func (x *exchange) childrenNotServed() error { return x.ofRunNotServed("children") }
-
-func (x *exchange) retryNotServed() error { return x.ofRunNotServed("retry") }
-
-func (x *exchange) signalsNotServed() error {
-	if _, err := x.runID(); err != nil {
-		return err
-	}
-	if !flow.ValidName(x.vars[1]) {
-		return flow.Invalid("signal", "must be "+flow.NameRule)
-	}
-	return unsupported("signals")
-}
-
-func (x *exchange) ofRunNotServed(what string) error {
-	if _, err := x.runID(); err != nil {
-		return err
-	}
-	return unsupported(what)
-}
-
-func unsupported(what string) error {
-	return problem(wire.CodeNotSupported, "this version of the node doesn't serve "+what)
+	return problem(wire.CodeNotSupported, "this version of the node doesn't serve events")
 }

@@ -44,9 +44,9 @@ var exits = []exit{
 	{exitFailed, "run_failed", "the run failed", isType[*pyrula.RunFailed]},
 	{exitCancelled, "run_cancelled", "the run was cancelled or terminated", anyOf(pyrula.ErrRunCancelled, pyrula.ErrRunTerminated)},
 	{exitTimedOut, "timed_out", "timed out waiting", anyOf(errTimedOut, context.DeadlineExceeded)},
-	{exitNotFound, "not_found", "not found", anyOf(pyrula.ErrUnknownRun, pyrula.ErrUnknownWorkflow, pyrula.ErrNotFound)},
+	{exitNotFound, "not_found", "not found", anyOf(pyrula.ErrUnknownRun, pyrula.ErrUnknownWorkflow, pyrula.ErrUnknownSchedule, pyrula.ErrNotFound)},
 	{exitConflict, "conflict", "conflict: what is there doesn't allow it", anyOf(
-		pyrula.ErrStaleFence, pyrula.ErrRunEnded, pyrula.ErrNotDeclared)},
+		pyrula.ErrStaleFence, pyrula.ErrRunEnded, pyrula.ErrRunNotEnded, pyrula.ErrNotDeclared, pyrula.ErrStepConflict, pyrula.ErrHistoryTooLarge)},
 	{exitUsage, "usage_error", "configuration or usage error", func(err error) bool {
 		return isType[*usageError](err) || isType[*persistence.MismatchError](err) ||
 			anyOf(pyrula.ErrConfiguration, pyrula.ErrInvalid, pyrula.ErrTooLarge)(err)

@@ -180,7 +180,8 @@ func TestJournalDumpShowsEveryField(t *testing.T) {
 		}
 	}
 	all := flow.FlagRetryable | flow.FlagToken | flow.FlagOK | flow.FlagCancel | flow.FlagRepeat |
-		flow.FlagForfeited | flow.FlagDropped | flow.FlagAbsolute | flow.FlagStarted | flow.FlagCredit
+		flow.FlagForfeited | flow.FlagDropped | flow.FlagAbsolute | flow.FlagStarted | flow.FlagCredit |
+		flow.FlagSignal | flow.FlagRuns | flow.FlagRecorded | flow.FlagPosted | flow.FlagChild
 	if got := len(flagNames(all)); got != len(flagWords) || all != 1<<len(flagWords)-1 {
 		t.Errorf("there are %d words for flags, and %d flags", len(flagWords), got)
 	}
@@ -196,6 +197,29 @@ func TestJournalDumpShowsEveryField(t *testing.T) {
 	}
 	if got := string(payload([]byte{'"', 0xFF, '"'})); got != `{"hex":"22ff22"}` {
 		t.Errorf("what isn't JSON is shown as %s", got)
+	}
+}
+
+// TestJournalDumpShowsLists fails when the list that a record carries is shown as bytes.
+func TestJournalDumpShowsLists(t *testing.T) {
+	ids := []flow.RunID{{1}, {2}}
+	luggage := flow.Luggage{Last: 3, Signals: []flow.Signal{{Number: 2, Name: "go", Payload: []byte("{}")}}, Waiters: []flow.Waiter{{Waits: ids[0], Asked: ids[1], Number: 4}}}
+	names := strings.NewReplacer("A", ids[0].String(), "B", ids[1].String())
+	for want, rec := range map[string]flow.Record{
+		`{"runs":["A","B"]}`: {Kind: flow.RecStarted, Fields: flow.Fields{Extra: flow.EncodeRunIDs(ids)}},
+		`{"flags":["runs"],"name":"both","runs":["A","B"]}`: {Kind: flow.RecSuspended, Fields: flow.Fields{Name: "both", Flags: flow.FlagRuns, Extra: flow.EncodeRunIDs(ids)}},
+		`{"other":"A","luggage":{"signals":[{"number":2,"name":"go","bytes":2}],"last":3,"waiters":[{"waits":"A","asked":"B","number":4}]}}`: {
+			Kind: flow.RecSubmitted, Fields: flow.Fields{Other: ids[0], Extra: luggage.Encode()},
+		},
+		`{"result":[1],"name":"s","visit":2,"cost":3}`: {Kind: flow.RecStep, Fields: flow.Fields{Name: "s", Visit: 2, Cost: 3, Payload: []byte("[1]")}},
+	} {
+		if got := shown(t, &rec); got != names.Replace(want) {
+			t.Errorf("%v is shown as %s, want %s", rec.Kind, got, names.Replace(want))
+		}
+	}
+	broken := flow.Record{Kind: flow.RecSubmitted, Fields: flow.Fields{Extra: []byte{1}}}
+	if _, err := recordView(&broken); err == nil {
+		t.Error("luggage that can't be read is no fault")
 	}
 }
 

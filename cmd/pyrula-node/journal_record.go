@@ -64,6 +64,17 @@ type fieldsView struct {
 	Letter         *letterView     `json:"letter,omitempty"`
 	Definition     *definitionView `json:"definition,omitempty"`
 	Stamp          *stampView      `json:"stamp,omitempty"`
+	Other          string          `json:"other,omitempty"`
+	Root           string          `json:"root,omitempty"`
+	Parent         string          `json:"parent,omitempty"`
+	Name           string          `json:"name,omitempty"`
+	Visit          int64           `json:"visit,omitempty"`
+	Cost           int64           `json:"cost,omitempty"`
+	Status         string          `json:"status,omitempty"`
+	Origin         string          `json:"origin,omitempty"`
+	Runs           []string        `json:"runs,omitempty"`
+	Luggage        *luggageView    `json:"luggage,omitempty"`
+	Extra          json.RawMessage `json:"extra,omitempty"`
 }
 
 type keyView struct {
@@ -102,6 +113,7 @@ type definitionView struct {
 	Attempts int64      `json:"attempts,omitempty"`
 	Backoff  string     `json:"backoff,omitempty"`
 	Hash     string     `json:"hash"`
+	Kafka    string     `json:"kafka,omitempty"`
 	Gates    []ruleView `json:"gates"`
 }
 
@@ -119,7 +131,10 @@ func recordView(rec *flow.Record) (fieldsView, error) {
 	switch rec.Kind {
 	case flow.RecSubmitted:
 		v.Params = payload(rec.Payload)
-	case flow.RecCompleted:
+		return v, v.luggage(rec.Extra)
+	case flow.RecStarted:
+		v.runs(rec.Extra)
+	case flow.RecCompleted, flow.RecStep, flow.RecOutcome:
 		v.Result = payload(rec.Payload)
 	case flow.RecCancelled, flow.RecHoldFreed:
 		if rec.Number != 0 {
@@ -162,6 +177,7 @@ func viewOf(f *flow.Fields) fieldsView {
 	if f.Shard != 0 {
 		v.OtherShard = &f.Shard
 	}
+	v.late(f)
 	return v
 }
 
@@ -176,12 +192,12 @@ func letterOf(body []byte) (*letterView, error) {
 		return nil, fmt.Errorf("letter: %w", err)
 	}
 	v := &letterView{Kind: in.Kind.String(), fieldsView: viewOf(&in.Fields)}
-	if in.Kind == flow.InCreate {
-		v.Params = payload(in.Payload)
-	} else {
+	if in.Kind != flow.InCreate {
 		v.Payload = payload(in.Payload)
+		return v, nil
 	}
-	return v, nil
+	v.Params = payload(in.Payload)
+	return v, v.luggage(in.Extra)
 }
 
 // definitionOf is the declaration in a declared record.
@@ -196,7 +212,7 @@ func definitionOf(body []byte) (*definitionView, error) {
 	}
 	v := &definitionView{
 		Workflow: d.Workflow, Version: d.Version, Seen: d.Seen, At: moment(d.At), Lease: span(d.Lease),
-		Attempts: d.Attempts, Backoff: span(d.Backoff), Hash: d.Hash, Gates: []ruleView{},
+		Attempts: d.Attempts, Backoff: span(d.Backoff), Hash: d.Hash, Kafka: d.Topic, Gates: []ruleView{},
 	}
 	for i := range d.Rules {
 		rule := &d.Rules[i]
@@ -235,6 +251,7 @@ func stampViewOf(s *flow.Stamp) *stampView {
 // flagWords are the names of the flags, by their bit.
 var flagWords = [...]string{
 	"retryable", "token", "ok", "cancel", "repeat", "forfeited", "dropped", "absolute", "started", "credit",
+	"signal", "runs", "recorded", "posted", "child",
 }
 
 func flagNames(flags flow.Flags) []string {

@@ -18,7 +18,7 @@ import (
 func main() {
 	p := program{
 		name: filepath.Base(os.Args[0]), args: os.Args[1:],
-		stdout: os.Stdout, stderr: os.Stderr, getenv: os.Getenv, environ: os.Environ(), rewrites: isTerminal(os.Stderr),
+		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, getenv: os.Getenv, environ: os.Environ(), rewrites: isTerminal(os.Stderr),
 	}
 	os.Exit(p.run(untilSignal()))
 }

@@ -29,6 +29,8 @@ const raceOptions = "halt_on_error=1 atexit_sleep_ms=0"
 //
 //	node                        a node on $WORK/data; PYRULA_ADDR names it
 //	send METHOD PATH BODY [VAR=path]...   a request, and parts of its answer as variables
+//	api FILE                    instead of a node, one that answers as the file says
+//	asked REGEXP                one of the requests to it since the last asked
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script", Deadline: time.Now().Add(time.Minute), RequireExplicitExec: true, RequireUniqueNames: true,
@@ -36,7 +38,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("GORACE", raceOptions)
 			return nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"node": scriptNode, "send": scriptSend},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"node": scriptNode, "send": scriptSend, "api": scriptAPI, "asked": scriptAsked},
 	})
 }
 

@@ -23,6 +23,7 @@ const (
 type program struct {
 	name     string
 	args     []string
+	stdin    io.Reader // nil is empty
 	stdout   io.Writer
 	stderr   io.Writer
 	getenv   func(string) string
@@ -30,6 +31,7 @@ type program struct {
 	rewrites bool     // stderr is a terminal: a progress line may be written over
 	logsJSON bool     // --log-format json: an error is a record of the log
 	asJSON   bool     // -o json: an error is a problem document
+	asIDs    bool     // -o id
 }
 
 // run parses the arguments, does what they say and returns the exit code.
@@ -62,6 +64,9 @@ func (p *program) complain(err error) {
 		return
 	}
 	fmt.Fprintf(p.stderr, "%s: %s\n", p.name, sentence(err))
+	if with, ok := errors.AsType[*advised](err); ok {
+		fmt.Fprintln(p.stderr, with.advice)
+	}
 	if u, ok := errors.AsType[*usageError](err); ok && u.command != "" {
 		fmt.Fprintf(p.stderr, "Run '%s --help' for usage.\n", u.command)
 	}
@@ -81,7 +86,8 @@ func (p *program) root() *cobra.Command {
 	root.Version = versionText()
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return &usageError{c.CommandPath(), flagFault(err)} })
-	root.AddCommand(p.devCommand(), p.serveCommand(), p.demoCommand(), p.runsCommand(), p.configCommand(), p.versionCommand())
+	root.AddCommand(p.devCommand(), p.serveCommand(), p.demoCommand(), p.configCommand(), p.versionCommand())
+	root.AddCommand(p.runsCommand(), p.workflowsCommand(), p.schedulesCommand())
 	root.AddCommand(p.journalCommand(), p.snapshotCommand())
 	return root
 }

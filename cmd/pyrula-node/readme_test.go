@@ -117,6 +117,7 @@ func TestReadmeWaits(t *testing.T) {
 	page := readFile(t, "README.md")
 	for _, reason := range []flow.WaitReason{
 		flow.WaitLimit, flow.WaitRate, flow.WaitSchedule, flow.WaitRetryBackoff, flow.WaitNoWorker, flow.WaitWorkerBusy, flow.WaitCluster,
+		flow.WaitSignal, flow.WaitChild,
 	} {
 		if !strings.Contains(page, "\n| `"+string(reason)+"` | ") {
 			t.Errorf("the README has no row for %s", reason)

@@ -40,7 +40,7 @@ func TestCommandLineFaults(t *testing.T) {
 	for _, c := range []struct{ line, want string }{
 		{"runs list --limit abc", `--limit "abc": want a whole number`},
 		{"runs show run_00000000000000000000000001 --wait 5", `--wait "5": want a time with its unit, as 500ms, 30s or 1m30s`},
-		{"runs list -o yaml", `--output "yaml": want table or json`},
+		{"runs list -o yaml", `--output "yaml": want table, json or id`},
 		{"runs list --addr /tmp/x", `--addr "/tmp/x": want host:port or a URL without a path`},
 		{"runs list --addr http://127.0.0.1:1/v1", `--addr "http://127.0.0.1:1/v1": want host:port or a URL without a path`},
 		{"runs list --addr 127.0.0.1:99999", "the port must be a number from 0 to 65535"},

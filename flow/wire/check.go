@@ -250,24 +250,57 @@ func (f *Fail) Check() error {
 	return checkClaim(f.Claim)
 }
 
-// Check refuses a suspension that doesn't wait for an instant.
+// Check refuses a suspension that waits for nothing, for two things, or out of bounds.
 func (s *Suspend) Check() error {
 	if err := checkFence(s.Fence); err != nil {
 		return err
 	}
-	switch {
-	case s.Until.Signal != "":
-		return notServed("until.signal")
-	case s.Until.Runs != nil:
-		return notServed("until.runs")
-	case s.Until.TimeoutSeconds != nil:
-		return notServed("until.timeout_seconds")
-	case s.Until.AtMS == nil:
-		return flow.Invalid("until.at_ms", "is required")
-	case *s.Until.AtMS < 0:
-		return flow.Invalid("until.at_ms", "must be Unix milliseconds, an integer of at least 0")
+	if s.Step != "" {
+		if err := checkName("step", s.Step); err != nil {
+			return err
+		}
+	}
+	if err := checkVisit(s.Visit); err != nil {
+		return err
+	}
+	if err := within("until.", s.Until.check()); err != nil {
+		return err
 	}
 	return checkClaim(s.Claim)
+}
+
+func (u *Until) check() error {
+	kinds := 0
+	for _, given := range [...]bool{u.AtMS != nil, u.Signal != "", u.Runs != nil} {
+		if given {
+			kinds++
+		}
+	}
+	switch {
+	case kinds == 0:
+		return flow.Invalid("at_ms", "is required, unless signal or runs is given")
+	case kinds > 1:
+		return flow.Invalid("at_ms", "must stand alone: a run waits for a moment, a signal or runs")
+	case u.TimeoutSeconds != nil && u.Signal == "":
+		return flow.Invalid("timeout_seconds", "belongs to a signal")
+	case u.Signal != "" && !flow.ValidName(u.Signal):
+		return checkName("signal", u.Signal)
+	case u.TimeoutSeconds != nil && !(*u.TimeoutSeconds >= 0 && *u.TimeoutSeconds <= Seconds(flow.MaxTimeout)):
+		return flow.Invalid("timeout_seconds", fmt.Sprintf("must be a number of seconds from 0 to %g", Seconds(flow.MaxTimeout)))
+	case u.AtMS != nil && *u.AtMS < 0:
+		return flow.Invalid("at_ms", "must be Unix milliseconds, an integer of at least 0")
+	case u.Runs == nil:
+		return nil
+	}
+	if err := checkCount("runs", len(u.Runs), MaxAwaited); err != nil {
+		return err
+	}
+	for i, id := range u.Runs {
+		if err := checkRunID(id); err != nil || slices.Contains(u.Runs[:i], id) {
+			return flow.Invalid("runs["+strconv.Itoa(i)+"]", `must be a run id, "run_" and 26 characters, that stands once`)
+		}
+	}
+	return nil
 }
 
 // Check refuses a reason that is too long.

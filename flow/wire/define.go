@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/tidwall/gjson"
+
 	"github.com/pyrula/pyrula-node/flow"
 )
 
@@ -35,15 +37,19 @@ func (d *Declaration) definition() (*flow.Definition, error) {
 	if d.Version != "" && !flow.ValidName(d.Version) {
 		return nil, refuse("version", "must be empty or "+flow.NameRule)
 	}
+	topic, err := d.topic()
+	if err != nil {
+		return nil, err
+	}
 	for _, later := range []struct {
 		field string
 		value json.RawMessage
-	}{{"trigger", d.Trigger}, {"budget", d.Budget}, {"kafka", d.Kafka}} {
+	}{{"trigger", d.Trigger}, {"budget", d.Budget}} {
 		if present(later.value) {
 			return nil, refuse(later.field, "must be left out: it is not served by this version")
 		}
 	}
-	def := &flow.Definition{Version: d.Version, Attempts: flow.DefaultAttempts}
+	def := &flow.Definition{Version: d.Version, Attempts: flow.DefaultAttempts, Topic: topic}
 	if err := d.rules(def); err != nil {
 		return nil, err
 	}
@@ -53,7 +59,6 @@ func (d *Declaration) definition() (*flow.Definition, error) {
 	if def.Attempts < 1 || def.Attempts > flow.MaxAttempts {
 		return nil, refuse("max_attempts", fmt.Sprintf("must be an integer from 1 to %d", flow.MaxAttempts))
 	}
-	var err error
 	if def.Backoff, err = span("retry_backoff_seconds", d.RetryBackoffSeconds, bounds{0, flow.MaxBackoff, flow.DefaultBackoff}); err != nil {
 		return nil, err
 	}
@@ -61,6 +66,49 @@ func (d *Declaration) definition() (*flow.Definition, error) {
 		return nil, err
 	}
 	return def, nil
+}
+
+// topic is the Kafka topic that the workflow is bound to, or empty. Whoever is bound
+// declares no gate and no trigger (P40).
+func (d *Declaration) topic() (string, error) {
+	if !present(d.Kafka) {
+		return "", nil
+	}
+	for _, beside := range []struct {
+		policy   string
+		declared bool
+	}{{"limit", d.Limit != nil}, {"rate", d.Rate != nil}, {"trigger", present(d.Trigger)}} {
+		if beside.declared {
+			return "", flow.CheckUnbound(beside.policy)
+		}
+	}
+	k, err := readKafka(d.Kafka)
+	if err != nil {
+		return "", err
+	}
+	return k.Topic, flow.CheckTopic("kafka.topic", k.Topic)
+}
+
+// readKafka reads {"topic": "..."}, as strictly as the rest of a declaration is read.
+func readKafka(raw json.RawMessage) (k Kafka, err error) {
+	all := gjson.ParseBytes(raw)
+	if !json.Valid(raw) || !all.IsObject() {
+		return k, refuse("kafka", `must be {"topic": "..."}`)
+	}
+	seen := false
+	all.ForEach(func(name, value gjson.Result) bool {
+		switch {
+		case name.String() != "topic":
+			err = refuse("kafka", `must be {"topic": "..."}, with no other field`)
+		case seen:
+			err = refuse("kafka.topic", "must stand there once")
+		case value.Type != gjson.String:
+			err = refuse("kafka.topic", "must be a string")
+		}
+		k.Topic, seen = value.String(), true
+		return err == nil
+	})
+	return k, err
 }
 
 func (d *Declaration) rules(def *flow.Definition) error {
@@ -118,6 +166,14 @@ func PoliciesOf(def *flow.Definition) (l *Limit, r *Rate) {
 		}
 	}
 	return l, r
+}
+
+// KafkaOf is the Kafka topic of a definition, read back; nil without one.
+func KafkaOf(def *flow.Definition) *Kafka {
+	if def.Topic == "" {
+		return nil
+	}
+	return &Kafka{Topic: def.Topic}
 }
 
 // GatesOf are stamped gates on the wire; never null.

@@ -16,6 +16,8 @@ const (
 	PathCompletion = "/v1/runs:complete"
 	PathClaims     = "/v1/claims"
 	PathHeartbeats = "/v1/heartbeats"
+	PathResolve    = "/v1/resolutions"
+	PathSchedules  = "/v1/schedules"
 	PathKeys       = "/v1/keys"
 	PathNode       = "/v1/node"
 	PathProblems   = "/v1/problems"

@@ -12,10 +12,16 @@ type Gate struct {
 	Burst     int64   `json:"burst,omitempty"`
 }
 
-// Source says what made a run.
+// Source says what made a run. GatedFrom is the run that was handed on to it (P25), and
+// GatedRoot the first of that chain (P79); Parent is the run whose body started it,
+// RetryOf the run that was retried by hand, Schedule the schedule that started it.
 type Source struct {
 	Trigger   string  `json:"trigger"`
 	GatedFrom *string `json:"gated_from"`
+	GatedRoot *string `json:"gated_root"`
+	Parent    *string `json:"parent"`
+	RetryOf   *string `json:"retry_of"`
+	Schedule  *string `json:"schedule"`
 }
 
 // Provenance is where a run comes from.
@@ -25,13 +31,16 @@ type Provenance struct {
 
 // Wait says why a run waits. Reason is never empty.
 type Wait struct {
-	Reason   string  `json:"reason"`
-	Gate     *string `json:"gate"`
-	Key      *string `json:"key"`
-	Used     *int64  `json:"used"`
-	Max      *int64  `json:"max"`
-	Position *int64  `json:"position"`
-	OpensAt  *int64  `json:"opens_at"`
+	Reason   string   `json:"reason"`
+	Gate     *string  `json:"gate"`
+	Key      *string  `json:"key"`
+	Used     *int64   `json:"used"`
+	Max      *int64   `json:"max"`
+	Position *int64   `json:"position"`
+	OpensAt  *int64   `json:"opens_at"`
+	Since    *int64   `json:"since"`          // when this wait began: the submit, or the last time that the run was queued again or suspended
+	Signal   *string  `json:"signal"`         // for reason signal: its name
+	Runs     []string `json:"runs,omitempty"` // for reason child: those that haven't ended yet
 }
 
 // Run is the status object.
@@ -84,6 +93,10 @@ type Event struct {
 	Reason  string    `json:"reason,omitempty"`
 	Error   *RunError `json:"error,omitempty"`
 	Until   int64     `json:"until,omitempty"`
+
+	Name  string   `json:"name,omitempty"`  // of a step, a signal, or a wait
+	Visit int64    `json:"visit,omitempty"` // of a step or a wait
+	Runs  []string `json:"runs,omitempty"`  // the successor of run:continued; children; the runs that are waited for
 }
 
 // Events answers GET /v1/runs/{id}/events.

@@ -17,6 +17,10 @@ type Claim struct {
 	Workflows []ClaimWorkflow `json:"workflows"`
 	Credit    int             `json:"credit"`
 	WaitMS    int64           `json:"wait_ms,omitempty"`
+
+	// Plain says that the answer has no room for candidates: the claim stands inside
+	// another request.
+	Plain bool `json:"-"`
 }
 
 // Grant is a run that a worker now holds under Fence.
@@ -31,26 +35,18 @@ type Grant struct {
 	LeaseSeconds    float64         `json:"lease_seconds"`
 	Steps           []Step          `json:"steps"`
 	Signals         []Signal        `json:"signals"`
+	Waits           []WaitEnd       `json:"waits"`
+	Children        []ChildGroup    `json:"children"`
+	HistoryNext     *int64          `json:"history_next"` // the after of the next page of History; null when all is here
 	State           json.RawMessage `json:"state"`
 	CancelRequested bool            `json:"cancel_requested"`
 }
 
-// Step is a recorded step of a run; Signal a signal kept for it. Both lists are
-// empty until steps and signals are served.
-type Step struct {
-	Name   string          `json:"name"`
-	Result json.RawMessage `json:"result"`
-}
-
-// Signal is a signal kept for a run.
-type Signal struct {
-	Name    string          `json:"name"`
-	Payload json.RawMessage `json:"payload"`
-}
-
-// Claimed answers a claim; Runs is empty when the wait is over.
+// Claimed answers a claim; Runs is empty when the wait is over. Resolve are runs that
+// the worker doesn't hold and that wait for its answer at POST /v1/resolutions.
 type Claimed struct {
-	Runs []Grant `json:"runs"`
+	Runs    []Grant     `json:"runs"`
+	Resolve []Candidate `json:"resolve,omitempty"`
 }
 
 // Beat names a run by its holder's fence.
@@ -99,8 +95,8 @@ type Fail struct {
 	Claim     *Claim   `json:"claim,omitempty"`
 }
 
-// Until says what a suspended run waits for. Signal and Runs are known and
-// refused until they are served.
+// Until says what a suspended run waits for: a moment, a signal for at most
+// TimeoutSeconds (for ever without them), or the end of all of Runs.
 type Until struct {
 	AtMS           *int64   `json:"at_ms,omitempty"`
 	Signal         string   `json:"signal,omitempty"`
@@ -111,9 +107,15 @@ type Until struct {
 // Suspend is the body of POST /v1/runs/{id}/suspend. Suspending until a moment
 // that has passed hands the run back at once, at its old place and without using
 // an attempt: so a worker drains.
+//
+// A wait for a signal or for runs, and one for a moment that is given a Step, stands in
+// the run's history when it is over, as the Visit-th of its kind and name; the name of a
+// wait for a signal is the signal's. A Visit that is left out is the next one.
 type Suspend struct {
 	Fence uint64 `json:"fence"`
 	Until Until  `json:"until"`
+	Step  string `json:"step,omitempty"`
+	Visit int64  `json:"visit,omitempty"`
 	Claim *Claim `json:"claim,omitempty"`
 }
 

@@ -62,8 +62,15 @@ type Rate struct {
 	Burst     *int64  `json:"burst,omitempty"`
 }
 
-// Declaration is the body of PUT /v1/workflows/{name}. Trigger, Budget and Kafka
-// are known and refused with 400 until they are served.
+// Kafka binds a workflow to a topic: its consumers make a run of each record. It
+// stands alone: no Limit, Rate or trigger beside it (P40).
+type Kafka struct {
+	Topic string `json:"topic"`
+}
+
+// Declaration is the body of PUT /v1/workflows/{name}. Trigger and Budget are known
+// and refused with 400 until they are served. Kafka is a [Kafka] as JSON; it is read
+// where the declaration is checked.
 type Declaration struct {
 	Version             string          `json:"version"`
 	Limit               *Limit          `json:"limit,omitempty"`
@@ -91,6 +98,7 @@ type WorkflowVersion struct {
 	Declared
 	Limit               *Limit  `json:"limit"`
 	Rate                *Rate   `json:"rate"`
+	Kafka               *Kafka  `json:"kafka"`
 	MaxAttempts         int64   `json:"max_attempts"`
 	RetryBackoffSeconds float64 `json:"retry_backoff_seconds"`
 	LeaseSeconds        float64 `json:"lease_seconds"`

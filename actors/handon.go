@@ -1,0 +1,320 @@
+package actors
+
+import (
+	"fmt"
+
+	"github.com/pyrula/pyrula-node/flow"
+	"github.com/pyrula/pyrula-node/persistence/engine"
+	"github.com/pyrula/pyrula-node/runactor"
+)
+
+// Bounds of hand-ons.
+const (
+	// maxHandOns bounds the runs that one turn hands on (R16); the rest follows in the
+	// next ones.
+	maxHandOns = 64
+	// resolveFor is how long a run is left alone while a worker computes its key; then it
+	// is offered again.
+	resolveFor = 5 * flow.Second
+	// maxWarned bounds the pairs of gates of which a shard remembers that it has warned.
+	maxWarned = 1000
+	// sweepKeys bounds the keys that one message looks at for a new declaration.
+	sweepKeys = 1024
+)
+
+// announceMsg says that a live worker serves a declaration, and until when that is so
+// unless it is said again (R16).
+type announceMsg struct {
+	def   *flow.Definition
+	until flow.Span // monotonic
+}
+
+// sweepMsg looks at the keys of a workflow, from a seat on, whose head may have to be
+// handed on since a declaration was announced.
+type sweepMsg struct {
+	epoch    engine.Epoch
+	workflow string
+	seat     int
+}
+
+// resolvedMsg brings the keys of a candidate: stamp is its stamp under def, nil when the
+// worker could not compute it.
+type resolvedMsg struct {
+	run   flow.RunID
+	def   *flow.Definition
+	stamp *flow.Stamp
+	ask   askID
+	item  int
+}
+
+// Candidate is a run that waits for a worker to compute its key under a declaration.
+type Candidate struct {
+	Run    flow.RunID
+	Def    *flow.Definition
+	Params []byte
+}
+
+// announced are the declarations that live workers serve, by workflow. They are hints of
+// this moment: nothing of them is durable.
+type announced map[string][]announceMsg
+
+// best is the newest of the declarations that are served, or nil.
+func (a announced) best(workflow string, now flow.Span) *flow.Definition {
+	var best *flow.Definition
+	for _, m := range a[workflow] {
+		if m.until < now {
+			continue
+		}
+		if best == nil || flow.CompareVersions(m.def, best) > 0 ||
+			(flow.CompareVersions(m.def, best) == 0 && m.def.At > best.At) {
+			best = m.def
+		}
+	}
+	return best
+}
+
+// hear takes an announcement; it says whether the declaration wasn't served before.
+func (a announced) hear(m announceMsg, now flow.Span) bool {
+	list := a[m.def.Workflow]
+	kept := list[:0]
+	known := false
+	for _, old := range list {
+		switch {
+		case old.def == m.def:
+			known = old.until >= now
+		case old.until >= now:
+			kept = append(kept, old)
+		}
+	}
+	a[m.def.Workflow] = append(kept, m)
+	return !known
+}
+
+func (s *shard) announce(m announceMsg) {
+	if s.announced == nil {
+		s.announced = make(announced)
+	}
+	if s.announced.hear(m, s.node.cfg.Clock.Mono()) {
+		s.sweep(sweepMsg{epoch: s.epoch, workflow: m.def.Workflow})
+	}
+}
+
+// sweep marks the keys of a workflow whose head is to be handed on, some at a time.
+func (s *shard) sweep(m sweepMsg) {
+	if m.epoch != s.epoch {
+		return
+	}
+	best := s.announced.best(m.workflow, s.node.cfg.Clock.Mono())
+	if best == nil {
+		return
+	}
+	seats := s.st.keySlab.seats
+	for end := min(m.seat+sweepKeys, len(seats)); m.seat < end; m.seat++ {
+		if slot := seats[m.seat]; slot != nil && slot.id.Workflow == m.workflow && s.judge(slot, best) != keepHead {
+			s.mark(slot)
+		}
+	}
+	if m.seat < len(seats) {
+		s.pending.push(m)
+	}
+}
+
+// fate is what is to become of the head of a key's queue.
+type fate uint8
+
+const (
+	keepHead    fate = iota // it stays under its stamp
+	handHeadOn              // a successor takes its place
+	resolveHead             // only the workflow's code can say: its key is a function
+)
+
+// judge says whether the head of a key's queue goes on under the gates of def (P27 to
+// P31, P77, P78). It changes nothing but what spares it the same question again.
+func (s *shard) judge(slot *keySlot, def *flow.Definition) fate {
+	id, stamp, ok := slot.key.Head()
+	if !ok || (slot.judged.def == def && slot.judged.stamp == stamp && stamp != nil) ||
+		(slot.judged.def == def && slot.judged.run == id) {
+		return keepHead
+	}
+	run := s.st.runs[id]
+	if run == nil {
+		return keepHead // its record is on its way in this very turn
+	}
+	agrees := def.Agrees(run.run.Stamp())
+	if agrees == flow.GatesEqual {
+		slot.judged = judgement{def: def, stamp: stamp}
+		return keepHead
+	}
+	if !s.mayMove(run.run, def) {
+		slot.judged = judgement{def: def, run: id}
+		return keepHead
+	}
+	if agrees == flow.GatesUnsure || def.NeedsCode() {
+		return resolveHead
+	}
+	return handHeadOn
+}
+
+// judgement remembers what needs no second look: a stamp that agrees with a declaration,
+// or a run that stays under its own.
+type judgement struct {
+	def   *flow.Definition
+	stamp *flow.Stamp
+	run   flow.RunID
+}
+
+// mayMove says whether a run may go on under def: forward only, and for a successor
+// strictly forward.
+func (s *shard) mayMove(run *runactor.Run, def *flow.Definition) bool {
+	if !run.MayHandOn() {
+		return false
+	}
+	stamp := run.Stamp()
+	seen := int64(0)
+	if old := lastOf(s.node.registry.list(run.Workflow()), stamp.Version); old != nil {
+		seen = old.Seen
+	}
+	switch c := def.CompareStamp(stamp, seen); {
+	case c < 0:
+		return false
+	case c == 0 && run.IsSuccessor():
+		s.warnEqual(run, def)
+		return false
+	}
+	return true
+}
+
+// warnEqual tells the operator, once for each pair of gates, that two declarations of
+// equal rank differ: runs that were handed on once stay where they are (P78).
+func (s *shard) warnEqual(run *runactor.Run, def *flow.Definition) {
+	have := gatesText(run.Stamp())
+	pair := run.Workflow() + "\x00" + have + "\x00" + def.GatesHash
+	if s.warned[pair] || len(s.warned) >= maxWarned {
+		return
+	}
+	if s.warned == nil {
+		s.warned = make(map[string]bool)
+	}
+	s.warned[pair] = true
+	s.node.cfg.Logger.Warn("two declarations of equal rank have different gates: runs that were handed on once stay under theirs",
+		"workflow", run.Workflow(), "run_id", run.ID().String(), "version", run.Stamp().Version, "gates", have,
+		"other_version", def.Version, "other_gates", rulesText(def))
+}
+
+// handOnHeads hands on what stands at the head of a key's queue and doesn't agree with
+// def, within the bounds of a turn. It says whether the head may be admitted to a worker
+// of def: not while its key is being computed, or its turn to be handed on hasn't come.
+func (s *shard) handOnHeads(slot *keySlot, def *flow.Definition) bool {
+	for {
+		switch s.judge(slot, def) {
+		case keepHead:
+			return true
+		case resolveHead:
+			s.askForKey(slot, def)
+			return false
+		}
+		id, _, _ := slot.key.Head()
+		run := s.st.runs[id]
+		if s.handed >= maxHandOns || (s.records > 0 && s.entry.Len()+len(run.run.Params()) > maxTurnBytes) {
+			s.timers.armKey(slot, s.now) // goes on in another turn
+			return false
+		}
+		stamp, err := def.Stamp(run.run.Params(), flow.Keys{})
+		if err != nil {
+			slot.judged = judgement{def: def, run: id} // its key under def is none: it stays as it is
+			return true
+		}
+		s.handOn(run, stamp)
+	}
+}
+
+// handOn ends a queued run and puts its successor in its place, in one entry (P76).
+func (s *shard) handOn(slot *runSlot, stamp *flow.Stamp) {
+	s.handed++
+	run := slot.run
+	s.leaveQueue(slot, flow.InHandOn)
+	e := s.node.cfg.Entropy()
+	partition := run.ID().Partition() // without a key the successor stays in the shard
+	if home := stamp.Home(run.Workflow()); home.Kind == flow.KeyOfValue {
+		partition = home.Partition()
+	}
+	in := flow.Input{Kind: flow.InHandOn, Fields: flow.Fields{
+		Run: run.ID(), Other: flow.NewRunID(s.node.cfg.Clock.Wall(), partition, e), Stamp: stamp,
+	}}
+	s.at = flow.Fields{Run: run.ID()}
+	s.out.Reset()
+	run.Step(s.now, &in, &s.out)
+	s.take()
+	s.deliverLocals()
+}
+
+// askForKey sends the head of a key's queue to a worker of def, which computes its key.
+func (s *shard) askForKey(slot *keySlot, def *flow.Definition) {
+	id, _, _ := slot.key.Head()
+	if slot.resolving.run == id && slot.resolving.until > s.now {
+		return
+	}
+	slot.resolving = resolving{run: id, until: s.now.Add(resolveFor)}
+	s.timers.armKey(slot, slot.resolving.until)
+	c := Candidate{Run: id, Def: def, Params: s.st.runs[id].run.Params()}
+	s.effects = append(s.effects, effect{kind: effectCandidate, candidate: c})
+}
+
+// resolving is a run whose key a worker was asked for: until then it isn't admitted.
+type resolving struct {
+	run   flow.RunID
+	until flow.Instant
+}
+
+// held says whether the head of the key waits for its key to be computed.
+func (k *keySlot) held(now flow.Instant) bool {
+	if k.resolving.until <= now {
+		return false
+	}
+	id, _, ok := k.key.Head()
+	return ok && id == k.resolving.run
+}
+
+// resolved takes the stamp of a candidate. One that has started, ended or moved meanwhile
+// is left alone.
+func (s *shard) resolved(m *resolvedMsg) {
+	a := answer{ask: m.ask, item: m.item, run: m.run}
+	run := s.st.runs[m.run]
+	if run == nil {
+		a.err = fmt.Errorf("run %s: %w", m.run, flow.ErrUnknownRun)
+		s.answer(a)
+		return
+	}
+	key := s.st.keys[run.run.Stamp().Home(run.run.Workflow())]
+	if key != nil && key.resolving.run == m.run {
+		key.resolving = resolving{}
+		s.mark(key)
+	}
+	switch {
+	case m.stamp == nil || sameGates(m.stamp, run.run.Stamp()):
+		if key != nil {
+			key.judged = judgement{def: m.def, run: m.run}
+		}
+	case s.mayMove(run.run, m.def) && m.def.Agrees(run.run.Stamp()) != flow.GatesEqual:
+		s.handOn(run, m.stamp)
+		a.flags = flow.FlagOK
+	}
+	s.answer(a)
+}
+
+// outdated says whether a run under way to another key is to be handed on before a worker
+// of def may have it.
+func (s *shard) outdated(run *runactor.Run, def *flow.Definition) bool {
+	return def.Agrees(run.Stamp()) == flow.GatesDiffer && s.mayMove(run, def)
+}
+
+// handOnBest hands on the head of a key to the newest declaration that is served, blocked
+// or not (R16).
+func (s *shard) handOnBest(slot *keySlot) {
+	if len(s.announced) == 0 {
+		return
+	}
+	if best := s.announced.best(slot.id.Workflow, s.node.cfg.Clock.Mono()); best != nil {
+		s.handOnHeads(slot, best)
+	}
+}
