@@ -2,6 +2,7 @@ package actors
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/pyrula/pyrula-node/flow"
 	"github.com/pyrula/pyrula-node/persistence/engine"
@@ -171,11 +172,16 @@ func (s *shard) mayMove(run *runactor.Run, def *flow.Definition) bool {
 	}
 	stamp := run.Stamp()
 	seen := int64(0)
-	if old := lastOf(s.node.registry.list(run.Workflow()), stamp.Version); old != nil {
+	list := s.node.registry.list(run.Workflow())
+	if old := lastOf(list, stamp.Version); old != nil {
 		seen = old.Seen
 	}
 	switch c := def.CompareStamp(stamp, seen); {
 	case c < 0:
+		return false
+	case c > 0 && run.IsSuccessor() && def.Seen <= seen && slices.ContainsFunc(list, unnumbered):
+		// Numbers and names together have no order of their own: a successor that went by
+		// one and then by the other could go round for ever.
 		return false
 	case c == 0 && run.IsSuccessor():
 		s.warnEqual(run, def)
@@ -183,6 +189,8 @@ func (s *shard) mayMove(run *runactor.Run, def *flow.Definition) bool {
 	}
 	return true
 }
+
+func unnumbered(d *flow.Definition) bool { return !d.Numbered() }
 
 // warnEqual tells the operator, once for each pair of gates, that two declarations of
 // equal rank differ: runs that were handed on once stay where they are (P78).

@@ -35,12 +35,9 @@ func TestP16P18P22ScheduleStampsItsRuns(t *testing.T) {
 			t.Errorf("under version 2: %+v", c)
 		}
 		for _, r := range w.scheduledRuns() {
-			if got := w.status(r.run).Provenance.Source; got.Trigger != "schedule" || got.Schedule == nil || *got.Schedule != "early" || r.origin != "early" {
-				t.Errorf("run %s comes from %+v, its record says %q", r.run, got, r.origin)
+			if got := w.status(r.run).Provenance.Source; got.Trigger != "schedule" || got.Schedule == nil || *got.Schedule != "early" || r.origin != "early" || r.params != `{"k":"a"}` {
+				t.Errorf("run %s comes from %+v, its record says %+v", r.run, got, r)
 			}
-		}
-		if g := w.claim("sync", "1", 1); len(g) != 1 || string(g[0].Params) != `{"k":"a"}` {
-			t.Errorf("granted %+v", g)
 		}
 		v := w.scheduled("early")
 		if v.Runs != 3 || v.Missed != 0 || *v.LastRunID != all[2].run.String() || *v.LastAt != all[2].at.UnixMilli() || v.LastError != nil {
@@ -144,7 +141,7 @@ func TestP16ScheduleIsPutTwice(t *testing.T) {
 	play(t, func(w *world) {
 		const hourly = `{"workflow":"sync","params":{"k":"a"},"cron":"0 * * * *"}`
 		first := w.schedule("s", hourly)
-		if !first.Changed || first.CatchUp != "one" || first.TimeZone != "UTC" || len(first.Next) != 5 {
+		if first.CreatedAt != w.wall().UnixMilli() || !first.Changed || first.CatchUp != "one" || first.TimeZone != "UTC" || len(first.Next) != 5 {
 			t.Errorf("the first: %+v", first)
 		}
 		w.until("01:30:00")
@@ -364,6 +361,27 @@ func TestLaw1ScheduleAnswersWhenDurable(t *testing.T) {
 		w.commit()
 		if !put.value.Changed || again.value.Changed || !read.over() || read.err != nil || !list.over() || !drop.over() {
 			t.Errorf("after the commit: %+v %+v %v", put.value, again.value, read.err)
+		}
+	})
+}
+
+// TestScheduleAtALostShard fails when a schedule that a shard couldn't keep is acknowledged, or
+// never answered: one whose entry is lost, and one that waited for room.
+func TestScheduleAtALostShard(t *testing.T) {
+	setup{shards: 1, window: 1, chaos: new(uint64(1))}.play(t, func(w *world) {
+		first := w.scheduling("a", `{"workflow":"sync","cron":"@daily"}`)
+		w.settle()
+		second := w.scheduling("b", `{"workflow":"sync","cron":"@daily"}`)
+		w.settle()
+		must(w, w.chaos.Demote(w.Context(), 0, 0))
+		w.settle()
+		if !first.over() || !errors.Is(first.err, flow.ErrOutcomeUnknown) || !second.over() || !errors.Is(second.err, flow.ErrNotReady) {
+			t.Errorf("first %t %v, second %t %v", first.over(), first.err, second.over(), second.err)
+		}
+		must(w, w.chaos.Settle(w.Context()))
+		w.commit()
+		if all := await(w, begin(func() (wire.ScheduleList, error) { return w.Schedules(w.life) })); len(all.Schedules) != 0 {
+			t.Errorf("there are %+v", all)
 		}
 	})
 }

@@ -135,10 +135,11 @@ func (w *world) onePerTime(names ...string) {
 	}
 }
 
-// scheduledRun is a run that a schedule made.
+// scheduledRun is a run that a schedule made, and no successor of one.
 type scheduledRun struct {
 	run    flow.RunID
 	origin string
+	params string
 }
 
 // scheduledRuns are all of them in all logs, by id.
@@ -149,8 +150,8 @@ func (w *world) scheduledRuns() []scheduledRun {
 		all, _ := w.entries(s)
 		for i := range all {
 			for _, r := range all[i].records {
-				if r.Kind == flow.RecSubmitted && r.Trigger == "schedule" {
-					out = append(out, scheduledRun{r.Run, r.Origin})
+				if r.Kind == flow.RecSubmitted && r.Trigger == "schedule" && r.Other.IsZero() {
+					out = append(out, scheduledRun{r.Run, r.Origin, string(r.Payload)})
 				}
 			}
 		}

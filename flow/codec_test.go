@@ -2,6 +2,7 @@ package flow
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"flag"
@@ -43,6 +44,16 @@ func inputKinds() []InputKind {
 // full has every field set, each to a value of its own; the codec writes all of
 // them but Claim.
 func full() Fields {
+	f := early()
+	f.Other, f.Root, f.Parent = RunID{2, 15: 3}, RunID{3, 15: 4}, RunID{4, 15: 5}
+	f.Visit, f.Cost, f.Status = 1<<62, -13, StatusContinued
+	f.Name, f.Origin, f.Extra = "approve", "nightly", []byte{1, 2, 3}
+	return f
+}
+
+// early has every field set that a record had before there were steps, signals and
+// hand-ons: up to the stamp.
+func early() Fields {
 	return Fields{
 		Run: RunID{1, 15: 2}, Key: KeyID{Workflow: "w", Value: "k", Kind: KeyUngated}, Peer: KeyID{Workflow: "w", Value: "p"},
 		Order: 3, Fence: 1<<53 - 1, Until: MaxInstant, Before: -6, After: 7, Interval: 8, Burst: 9, Lease: 10, Backoff: 11,
@@ -136,14 +147,20 @@ func drawFields(t *rapid.T) Fields {
 		Shard: rapid.Uint16().Draw(t, "shard"), Number: uint64(num("number")), Flags: Flags(rapid.Uint32().Draw(t, "flags")),
 		Workflow: text("workflow"), Version: text("version"), Worker: text("worker"), Trigger: text("trigger"),
 		IdempotencyKey: text("key"), RequestID: text("request"), Reason: text("reason"), ErrType: text("type"), ErrText: text("text"),
+		Visit: num("visit"), Cost: num("cost"), Status: Status(rapid.IntRange(0, int(StatusContinued)).Draw(t, "status")),
+		Name: text("name"), Origin: text("origin"),
 	}
-	copy(f.Run[:], rapid.SliceOfN(rapid.Byte(), 0, 16).Draw(t, "run"))
+	for name, id := range map[string]*RunID{"run": &f.Run, "other": &f.Other, "root": &f.Root, "parent": &f.Parent} {
+		copy(id[:], rapid.SliceOfN(rapid.Byte(), 0, 16).Draw(t, name))
+	}
 	if rapid.Bool().Draw(t, "keyed") {
 		f.Key = KeyID{Workflow: text("key workflow"), Value: text("key value"), Kind: KeyKind(rapid.IntRange(0, 1).Draw(t, "kind"))}
 		f.Peer = KeyID{Workflow: f.Key.Workflow, Value: text("peer value")}
 	}
-	if b := rapid.SliceOfN(rapid.Byte(), 0, 1000).Draw(t, "payload"); len(b) > 0 {
-		f.Payload = b
+	for name, to := range map[string]*[]byte{"payload": &f.Payload, "extra": &f.Extra} {
+		if b := rapid.SliceOfN(rapid.Byte(), 0, 1000).Draw(t, name); len(b) > 0 {
+			*to = b
+		}
 	}
 	if rapid.Bool().Draw(t, "stamped") {
 		f.Stamp = &Stamp{Version: text("stamp version"), VersionRank: num("rank"), Unknown: rapid.Bool().Draw(t, "unknown")}
@@ -218,7 +235,8 @@ func TestCodecFormat1(t *testing.T) {
 	for _, k := range recordKinds() {
 		line("record "+k.String(), encoded(Record{Kind: k, Fields: small}))
 	}
-	line("record full", encoded(Record{Kind: RecSubmitted, Fields: full()}))
+	line("record full", encoded(Record{Kind: RecSubmitted, Fields: early()}))
+	line("record late", encoded(Record{Kind: RecSubmitted, Fields: full()}))
 	line("records two", encoded(Record{Kind: RecExpired, Fields: small}, Record{Kind: RecWoken, Fields: small}))
 	for _, k := range inputKinds() {
 		w := NewWriter()
@@ -228,6 +246,8 @@ func TestCodecFormat1(t *testing.T) {
 	w := NewWriter()
 	w.Definition(sampleDefinition())
 	line("definition", w.Bytes())
+	line("luggage", sampleLuggage().Encode())
+	line("run ids", EncodeRunIDs([]RunID{{1, 15: 2}, {3}}))
 	const golden = "testdata/codec.1.golden"
 	if *update {
 		if err := os.WriteFile(golden, []byte(b.String()), 0o644); err != nil {
@@ -248,6 +268,11 @@ func record1(parts ...byte) []byte {
 	return append([]byte{entryVersion, 0x90 | byte(len(parts))}, parts...)
 }
 
+// mask1 is the start of a record with one field, of that bit.
+func mask1(bit int) []byte {
+	return binary.BigEndian.AppendUint64([]byte{entryVersion, 0x94, 7, codecVersion, 0xCF}, 1<<bit)
+}
+
 // Fails when what this build doesn't know is read anyway, or the error doesn't say
 // what it found.
 func TestCodecRefusesWhatItDoesNotKnow(t *testing.T) {
@@ -264,7 +289,7 @@ func TestCodecRefusesWhatItDoesNotKnow(t *testing.T) {
 		"volatile kind":   {append([]byte{entryVersion, 0x93, 0xCC, 128}, 1, 0), "record kind 128 is unknown"},
 		"kind too large":  {append([]byte{entryVersion, 0x93, 0xCD, 1, 0}, 1, 0), "256 where 0 to 255 is legal"},
 		"negative kind":   {record1(0xFF, 1, 0), "-1 where 0 to 255 is legal"},
-		"unknown field":   {append([]byte{entryVersion, 0x94, 7, 1, 0xCE, 0x08, 0, 0, 0}, 1), "fields that this build doesn't know"},
+		"unknown field":   {append(mask1(bitExtra+1), 1), "fields that this build doesn't know"},
 		"negative mask":   {record1(7, 1, 0xFF), "fields that this build doesn't know"},
 		"field too many":  {record1(7, 1, 0, 5), "1 fields too many"},
 		"field too few":   {append(record1(7, 1, 0x08), 5), "-1 fields too many"},
@@ -273,6 +298,9 @@ func TestCodecRefusesWhatItDoesNotKnow(t *testing.T) {
 		"long id":         {append([]byte{entryVersion, 0x94, 7, 1, 1, 0xC4, 17}, make([]byte, 17)...), "17 bytes are announced where at most 16 may come"},
 		"shard too large": {[]byte{entryVersion, 0x94, 7, 1, 0xCD, 0x20, 0, 0xCE, 0, 1, 0, 0}, "65536 where 0 to 65535 is legal"},
 		"three gates":     {append([]byte("\x01\x94\x01\x01\xce\x04\x00\x00\x00\x94\xa0\x00\xc2\x93"), bytes.Repeat([]byte("\x96\x01\xa0\xa0\x01\x01\x01"), 3)...), "an array of 3"},
+		"no such status":  {append(mask1(bitStatus), byte(StatusContinued)+1), "9 where 0 to 8 is legal"},
+		"negative status": {append(mask1(bitStatus), 0xFF), "-1 where 0 to 8 is legal"},
+		"short parent":    {append(mask1(bitParent), 0xC4, 2, 1, 2), "2 bytes where 16 are legal"},
 		"negative flags":  {[]byte{entryVersion, 0x94, 7, 1, 0xCD, 0x80, 0, 0xFF}, "-1 where 0 to 4294967295 is legal"},
 	} {
 		r := NewReader()
@@ -315,11 +343,13 @@ func TestCodecDamageIsRefused(t *testing.T) {
 // Fails when a length that is only claimed is allocated, by a Reader or out of a
 // foreign decoder.
 func TestCodecClaimsAllocateLittle(t *testing.T) {
-	const gib, big = "\x40\x00\x00\x00", "\x00\x0f\xff\xff" // 1 GiB, and just under MaxRecordBytes
+	const gib, big = "\x40\x00\x00\x00", "\x00\x1f\xff\xff" // 1 GiB, and just under MaxRecordBytes
 	for name, body := range map[string]string{
 		"text": "\x94\x07\x01\xce\x00\x01\x00\x00\xdb" + gib, "payload": "\x94\x07\x01\xce\x02\x00\x00\x00\xc6" + gib,
 		"array": "\xdd" + gib, "id": "\x94\x07\x01\x01\xc6" + gib, "key": "\x94\x07\x01\x02\x93\xdb" + gib,
 		"gates": "\x94\x07\x01\xce\x04\x00\x00\x00\x94\xa0\x00\xc2\xdd" + gib, "large payload": "\x94\x07\x01\xce\x02\x00\x00\x00\xc6" + big,
+		"extra": string(mask1(bitExtra)[1:]) + "\xc6" + gib, "name": string(mask1(bitName)[1:]) + "\xdb" + gib,
+		"large extra": string(mask1(bitExtra)[1:]) + "\xc6" + big,
 	} {
 		read := func(f func() error) uint64 {
 			t.Helper()
@@ -374,6 +404,7 @@ func TestR23ReaderSharesTexts(t *testing.T) {
 	}
 	for name, texts := range map[string][2]string{
 		"workflow": {a.Workflow, b.Workflow}, "version": {a.Version, b.Version}, "worker": {a.Worker, b.Worker},
+		"name": {a.Name, b.Name}, "origin": {a.Origin, b.Origin},
 		"trigger": {a.Trigger, b.Trigger}, "key's workflow": {a.Key.Workflow, b.Key.Workflow},
 	} {
 		if unsafe.StringData(texts[0]) != unsafe.StringData(texts[1]) {

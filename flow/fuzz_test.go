@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
 // FuzzReader holds that no body makes the Reader panic, that every refusal is of the
@@ -41,9 +42,7 @@ func records(t *testing.T, body []byte) {
 		if err := r.Record(&rec); err != nil {
 			return err
 		}
-		if len(rec.Payload) == 0 {
-			rec.Payload = nil
-		}
+		tidied(&rec.Fields)
 		if again := decoded(t, encoded(rec)); !cmp.Equal(rec, again) {
 			t.Fatalf("read again (-first +second):\n%s", cmp.Diff(rec, again))
 		}
@@ -69,15 +68,22 @@ func twice(t *testing.T, body []byte) {
 	}
 }
 
+// tidied takes for nothing what is there and empty: it isn't written again.
+func tidied(f *Fields) {
+	for _, b := range [...]*[]byte{&f.Payload, &f.Extra} {
+		if len(*b) == 0 {
+			*b = nil
+		}
+	}
+}
+
 func inputs(t *testing.T, body []byte) {
 	parts(t, body, func(r *Reader) error {
 		var in Input
 		if err := r.Input(&in); err != nil {
 			return err
 		}
-		if len(in.Payload) == 0 {
-			in.Payload = nil
-		}
+		tidied(&in.Fields)
 		w := NewWriter()
 		w.Input(&in)
 		var again Input
@@ -100,6 +106,27 @@ func definitions(t *testing.T, body []byte) {
 			t.Fatalf("read again: error %v (-first +second):\n%s", err, cmp.Diff(d, again))
 		}
 		return nil
+	})
+}
+
+// FuzzP76Luggage holds that no bytes make DecodeLuggage panic or take long, that every
+// refusal is of the family, and that what is read is written and read again the same.
+func FuzzP76Luggage(f *testing.F) {
+	f.Fuzz(func(t *testing.T, body []byte) {
+		l, err := DecodeLuggage(body)
+		if err != nil {
+			if !errors.Is(err, ErrCodec) {
+				t.Fatalf("error %v is of no family", err)
+			}
+			return
+		}
+		if l.Empty() {
+			l = Luggage{} // nothing came, so nothing can be kept
+		}
+		again, err := DecodeLuggage(l.Encode())
+		if diff := cmp.Diff(l, again, cmpopts.EquateEmpty()); err != nil || diff != "" {
+			t.Fatalf("read again: error %v (-first +second):\n%s", err, diff)
+		}
 	})
 }
 

@@ -21,21 +21,20 @@ func TestKindsHaveNamesOfTheirOwn(t *testing.T) {
 			names["input "+n] = true
 		}
 	}
-	for name, kinds := range map[string][2]int{"run": {1, 12}, "key": {32, 38}, "shard": {64, 69}, "volatile": {128, 128}} {
+	for name, kinds := range map[string][2]int{"run": {1, 23}, "key": {32, 38}, "shard": {64, 73}, "search": {76, 77}, "volatile": {128, 128}} {
 		for k := kinds[0]; k <= kinds[1]; k++ {
 			if !RecordKind(k).Known() {
 				t.Errorf("record kind %d of a %s isn't known", k, name)
 			}
 		}
 	}
-	for k := InSubmit; k <= InRunTick; k++ {
-		if strings.HasPrefix(k.String(), "kind(") {
-			t.Errorf("input kind %d has no name", k)
-		}
-	}
-	for k := InOffer; k <= InLeave; k++ {
-		if strings.HasPrefix(k.String(), "kind(") {
-			t.Errorf("input kind %d has no name", k)
+	for name, kinds := range map[string][2]InputKind{
+		"run": {InSubmit, InChainOver}, "key": {InOffer, InLeave}, "host": {InCreate, InCreate}, "part": {InStep, InState},
+	} {
+		for k := kinds[0]; k <= kinds[1]; k++ {
+			if strings.HasPrefix(k.String(), "kind(") {
+				t.Errorf("input kind %d of a %s has no name", k, name)
+			}
 		}
 	}
 	if EffGrant.String() != "grant" || EffAnswer.String() != "answer" || EffSend.String() != "send" || EffectKind(9).String() != "kind(9)" {

@@ -31,6 +31,12 @@ func (d *Definition) Agrees(s *Stamp) Agreement {
 	return answer
 }
 
+// Numbered says whether the version is a number, or numbers with dots between.
+func (d *Definition) Numbered() bool {
+	_, ok := dotted(d.Version)
+	return ok
+}
+
 // NeedsCode says whether a key of the definition is a function, so that only a process
 // with the workflow's code can stamp a run with it (P20).
 func (d *Definition) NeedsCode() bool {

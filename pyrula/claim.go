@@ -27,7 +27,7 @@ func (s *shift) claims(ctx context.Context) error {
 			continue
 		}
 		began := s.w.now()
-		granted, err := s.claim(ctx, credit)
+		granted, asked, err := s.claim(ctx, credit)
 		s.slots.give(credit - granted)
 		switch {
 		case ctx.Err() != nil:
@@ -36,7 +36,7 @@ func (s *shift) claims(ctx context.Context) error {
 				return err
 			}
 			n++
-		case granted == 0 && s.w.now().Sub(began) < s.patience/2:
+		case granted == 0 && !asked && s.w.now().Sub(began) < s.patience/2:
 			// The node answers early, say because it shuts down: no tight loop.
 			if pause(ctx, backoff(n, backoffMax)) == nil {
 				n++
@@ -48,16 +48,20 @@ func (s *shift) claims(ctx context.Context) error {
 	return nil
 }
 
-// claim asks once and says how many places the granted runs take.
-func (s *shift) claim(ctx context.Context, credit int) (int, error) {
+// claim asks once. It says how many places the granted runs take, and whether the node
+// has asked for keys.
+func (s *shift) claim(ctx context.Context, credit int) (granted int, asked bool, err error) {
 	req := request{method: http.MethodPost, path: wire.PathClaims, body: s.claimOf(credit, s.patience), wait: s.patience}
 	sent := s.w.now() // before the request leaves: the lease counts from here (R1)
 	var out wire.Claimed
 	if err := s.w.client.attempt(ctx, &req, &out); err != nil {
-		return 0, err
+		return 0, false, err
+	}
+	if asked = len(out.Resolve) > 0; asked {
+		go s.resolve(out.Resolve)
 	}
 	s.dry.Store(len(out.Runs) < credit)
-	return s.adopt(out.Runs, sent), nil
+	return s.adopt(out.Runs, sent), asked, nil
 }
 
 func (s *shift) claimOf(credit int, wait time.Duration) *wire.Claim {

@@ -38,6 +38,8 @@ type definition struct {
 	input reflect.Type // In of Define
 	// prepare decodes params and returns the call of the body with them.
 	prepare func(params json.RawMessage) (call, error)
+	// keys computes the function keys of encoded params.
+	keys func(params json.RawMessage) (*wire.StampKeys, error)
 }
 
 // call runs a body with its parameters and returns the encoded result.

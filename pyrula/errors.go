@@ -84,6 +84,12 @@ var (
 	ErrRunCancelled = errors.New("run was cancelled")
 	// ErrRunTerminated says that the awaited run was terminated: it has no result.
 	ErrRunTerminated = errors.New("run was terminated")
+	// ErrSignalTimeout says that no signal came in the time that a body waits for one.
+	ErrSignalTimeout = errors.New("no signal came in time")
+	// ErrNondeterministic says that a body doesn't do again what it has recorded, so that
+	// the run can't go on: it fails, and no attempt is tried again. The error's text names
+	// the step.
+	ErrNondeterministic = errors.New("the body doesn't match its history")
 	// ErrDrainTimeout says that bodies ignored their ended context when a worker
 	// drained. Their runs go to other workers when their leases have run out.
 	ErrDrainTimeout = errors.New("drain timed out")
@@ -98,6 +104,9 @@ var (
 	// that it does. What the body returns is not reported; another worker may already
 	// have the run.
 	ErrLeaseLost = errors.New("lease lost")
+	// ErrSuspended says that the body's goroutine ends for a durable wait. What it still
+	// returns is dropped; it is run again when the wait is over.
+	ErrSuspended = errors.New("suspended")
 	// ErrDraining says that the worker stops and its drain timeout is over. An error
 	// that the body then returns hands the run back and uses no attempt.
 	ErrDraining = errors.New("worker is draining")

@@ -15,6 +15,7 @@ import (
 type hold struct {
 	run    *Run
 	params []byte
+	rest   *int64 // where the history goes on that the grant had no room for; nil for nowhere
 	def    *definition
 	stop   context.CancelCauseFunc // ends the run's context
 	lease  *lease

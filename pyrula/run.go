@@ -24,6 +24,7 @@ type Run struct {
 	Fence uint64
 	Log   *slog.Logger // the worker's logger with the run's id, workflow, key and attempt
 
+	ops *operations     // nil for a run that no worker holds
 	ctx context.Context //nolint:containedctx // a Run is a context, so it has one
 }
 

@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"runtime/debug"
 	"strings"
 	"unicode/utf8"
 
-	"github.com/pyrula/pyrula-node/flow"
 	"github.com/pyrula/pyrula-node/flow/wire"
 )
 
@@ -19,6 +19,9 @@ const (
 	typePanic  = "panic"        // the body panicked, or ended its goroutine
 	typeParams = "params_error" // the params don't decode into the workflow's In
 	typeResult = "result_error" // the result doesn't encode, or is over its bound
+	// typeNondeterministic is the failure of a body that doesn't do again what it has
+	// recorded.
+	typeNondeterministic = "nondeterministic"
 )
 
 // outcome is what came of a hold: a result, an error, or a body that never started.
@@ -51,10 +54,15 @@ func (s *shift) execute(h *hold) (out outcome) {
 	if err != nil {
 		return outcome{err: Permanent(err), failure: typeParams}
 	}
-	if !s.mayStart(h) {
+	if h.run.ops.fetch(h.run, h.rest) != nil || !s.mayStart(h) {
 		return outcome{notStarted: true}
 	}
 	result, err := body(h.run)
+	if err == nil {
+		if left := h.run.ops.unfinished(); left != nil {
+			return outcome{err: Permanent(left), failure: typeNondeterministic}
+		}
+	}
 	if errors.Is(err, errResult) {
 		return outcome{err: Permanent(err), failure: typeResult}
 	}
@@ -81,11 +89,16 @@ func (s *shift) mayStart(h *hold) bool {
 
 // finish tells the node what came of a hold, and lets it go.
 func (s *shift) finish(h *hold, out outcome) {
+	ops := h.run.ops
 	switch {
 	case out.notStarted:
 		s.handBack(h)
 	case !h.lease.held():
 		h.run.Log.Warn("the lease was lost, so the body's end is not reported", "fence", h.run.Fence, "err", out.err)
+	case ops.broken != nil:
+		s.fail(h, outcome{err: Permanent(ops.broken), failure: typeNondeterministic})
+	case ops.suspension != nil:
+		s.suspend(h, *ops.suspension)
 	case out.err == nil:
 		s.reports.add(&report{h: h, result: out.result})
 		return // the report lets go
@@ -105,16 +118,11 @@ func isPermanent(err error) bool {
 
 // fail reports a failed attempt.
 func (s *shift) fail(h *hold, out outcome) {
-	failure := wire.RunError{Type: typeError, Message: out.err.Error()}
-	if chosen, ok := errors.AsType[*RunFailed](out.err); ok && chosen.Type != "" {
-		failure = wire.RunError{Type: chosen.Type, Message: chosen.Message}
-	}
+	failure := failureOf(out.err)
 	if out.failure != "" {
 		failure.Type = out.failure
 	}
-	failure.Type = cut(failure.Type, flow.MaxErrorTypeBytes)
-	failure.Message = cut(failure.Message, flow.MaxErrorMessageBytes)
-	body := wire.Fail{Fence: h.run.Fence, Error: failure, Retryable: !isPermanent(out.err)}
+	body := wire.Fail{Fence: h.run.Fence, Error: *failure, Retryable: !isPermanent(out.err)}
 	s.tell(h, "fail", body)
 }
 
@@ -123,6 +131,27 @@ func (s *shift) fail(h *hold, out outcome) {
 func (s *shift) handBack(h *hold) {
 	if h.mayHandBack() {
 		s.tell(h, "suspend", wire.Suspend{Fence: h.run.Fence, Until: wire.Until{AtMS: new(int64(0))}})
+	}
+}
+
+// suspend tells the node what the run waits for. While there is work at hand the request
+// also claims a run for the place that is free now.
+func (s *shift) suspend(h *hold, body wire.Suspend) {
+	if !s.dry.Load() && !s.draining.Load() {
+		body.Claim = s.claimOf(1, 0)
+	}
+	req := request{method: http.MethodPost, path: path(wire.PathRuns, h.run.ID, "suspend"), body: body}
+	sent := s.w.now() // before the request leaves: leases of the granted runs count from here (R1)
+	var out wire.Ended
+	err := s.insist(s.base, h, &req, &out)
+	switch {
+	case errors.Is(err, ErrInvalid):
+		s.fail(h, outcome{err: Permanent(err), failure: typeNondeterministic})
+	case err != nil:
+		h.run.Log.Warn("the node didn't take the run's suspension", "fence", h.run.Fence, "err", err)
+	case out.Runs != nil:
+		s.dry.Store(len(*out.Runs) == 0)
+		s.slots.give(-s.adopt(*out.Runs, sent))
 	}
 }
 

@@ -90,6 +90,7 @@ func (s *shift) adopt(grants []wire.Grant, sent time.Time) int {
 		span := cmp.Or(seconds(g.LeaseSeconds), d.lease)
 		h.lease = newLease(span, sent, s.w.now, func() { stop(ErrLeaseLost) })
 		h.beatAt = sent.Add(span / startShare)
+		h.rest, h.run.ops = g.HistoryNext, newOperations(s, h, g)
 		if g.CancelRequested {
 			stop(ErrCancelRequested)
 		}

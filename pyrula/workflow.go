@@ -40,6 +40,7 @@ func Define[In, Out any](name string, body func(*Run, In) (Out, error), policies
 		return w
 	}
 	w.keys = resolver[In]{limit: keyOf[In](d.limitKey), rate: keyOf[In](d.rateKey)}
+	d.keys = keysOf(d, w.keys)
 	d.prepare = func(params json.RawMessage) (call, error) {
 		var in In
 		if err := json.Unmarshal(params, &in); err != nil {

@@ -206,6 +206,9 @@ func (r *Run) end(rec *flow.Record, s flow.Status) {
 	r.leave(rec)
 	r.status = s
 	r.marks &= markCancel
+	if b := r.past.book; b != nil {
+		b.bytes -= r.past.wait.bytes()
+	}
 	r.past.until, r.past.wait = 0, wait{}
 	r.past.ended = rec.At
 }

@@ -1,43 +1,69 @@
 package runactor
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/pyrula/pyrula-node/flow"
 )
 
-// lives makes a run in every state that matters, with its holder's fence or 0.
-var lives = map[string]struct {
-	fence uint64
-	make  func(*world)
-}{
-	"unsubmitted": {0, func(*world) {}},
-	"queued":      {0, func(w *world) { w.submit() }},
-	"executing":   {1, func(w *world) { w.submit(); w.hold(1) }},
-	"asked":       {1, func(w *world) { w.submit(); w.hold(1); w.step(flow.InCancel, flow.Fields{}) }},
-	"suspended":   {0, func(w *world) { w.submit(); w.hold(1); ended(w, flow.InSuspend, 1) }},
-	"completed":   {0, func(w *world) { w.submit(); w.hold(1); ended(w, flow.InComplete, 1) }},
-	"cancelled":   {0, func(w *world) { w.submit(); w.step(flow.InCancel, flow.Fields{}) }},
-	"held":        {1, func(w *world) { w.submit(); w.hold(1); w.step(flow.InTerminate, flow.Fields{}) }},
-	"terminated":  {0, func(w *world) { w.submit(); w.step(flow.InTerminate, flow.Fields{}) }},
-}
-
-// takes says which records may follow in which state, with the fence that is right
-// for it.
+// takes says which records may follow in which state, with the fence and the fields that
+// are right for it.
 var takes = map[flow.RecordKind][]string{
 	flow.RecSubmitted:   {"unsubmitted"},
-	flow.RecAdmitted:    {"queued"},
-	flow.RecCompleted:   {"executing"},
-	flow.RecFailed:      {"executing"},
-	flow.RecRetrying:    {"executing"},
-	flow.RecSuspended:   {"executing"},
-	flow.RecWoken:       {"suspended"},
-	flow.RecExpired:     {"executing"},
-	flow.RecCancelAsked: {"executing"},
-	flow.RecCancelled:   {"queued", "executing", "asked", "suspended"},
-	flow.RecTerminated:  {"queued", "executing", "asked", "suspended"},
+	flow.RecAdmitted:    {"queued", "successor"},
+	flow.RecCompleted:   {"executing", "recorded"},
+	flow.RecFailed:      slices.Concat(sleeping, []string{"executing", "recorded"}),
+	flow.RecRetrying:    {"executing", "recorded"},
+	flow.RecSuspended:   {"executing", "recorded"},
+	flow.RecWoken:       sleeping,
+	flow.RecExpired:     {"executing", "recorded"},
+	flow.RecCancelAsked: {"executing", "recorded"},
+	flow.RecCancelled:   alive,
+	flow.RecTerminated:  alive,
 	flow.RecHoldFreed:   {"held"},
-	flow.RecRenewed:     {"executing", "asked", "held"},
+	flow.RecRenewed:     {"executing", "recorded", "asked", "held"},
+	flow.RecContinued:   {"queued", "successor"},
+	flow.RecStep:        {"executing", "recorded", "asked"},
+	flow.RecSignalled:   alive,
+	flow.RecTaken:       {"recorded"},
+	flow.RecState:       {"executing", "recorded", "asked"},
+	flow.RecStarted:     {"executing", "recorded", "asked"},
+	flow.RecWatched:     alive,
+	flow.RecOutcome:     {"waits for runs"},
+	flow.RecChainOver:   {"continued"},
+	flow.RecTold:        {"completed", "cancelled", "held", "terminated", "telling"},
+}
+
+var (
+	sleeping = []string{"suspended", "waits for a signal", "waits for runs"}
+	alive    = slices.Concat(sleeping, []string{"queued", "successor", "executing", "recorded", "asked"})
+	// fenceless are records that no holder stands behind.
+	fenceless = []flow.RecordKind{
+		flow.RecSubmitted, flow.RecAdmitted, flow.RecWoken, flow.RecCancelAsked, flow.RecContinued, flow.RecSignalled,
+		flow.RecWatched, flow.RecOutcome, flow.RecChainOver, flow.RecTold,
+	}
+)
+
+// right are the fields, beside the fence, with which a record of the kind may follow
+// somewhere: the names and numbers are those of lives.
+func right(k flow.RecordKind) flow.Fields {
+	switch k {
+	case flow.RecContinued:
+		return flow.Fields{Other: testID(9)}
+	case flow.RecSignalled:
+		return flow.Fields{Name: "z", Number: 100}
+	case flow.RecTaken:
+		return flow.Fields{Name: "x", Visit: 2, Number: 2}
+	case flow.RecOutcome:
+		return flow.Fields{Root: testID(6)}
+	case flow.RecWatched, flow.RecTold:
+		return flow.Fields{Other: testID(8), Root: testID(1), Number: 1}
+	case flow.RecStep, flow.RecStarted:
+		return flow.Fields{Name: "new", Visit: 1}
+	default:
+		return flow.Fields{}
+	}
 }
 
 // Fails when Apply takes a record that can't follow, such as a second free of one
@@ -46,21 +72,45 @@ func TestApplyTakesOnlyWhatCanFollow(t *testing.T) {
 	for name, life := range lives {
 		for k := range 256 {
 			kind := flow.RecordKind(k)
-			legal := false
-			for _, s := range takes[kind] {
-				legal = legal || s == name
-			}
-			fence := life.fence
+			legal := slices.Contains(takes[kind], name)
+			f := right(kind)
+			f.Fence = life.fence
 			if kind == flow.RecAdmitted {
-				fence = 9
+				f.Fence = 9
 			}
-			if got := taken(t, name, flow.Record{Kind: kind, Fields: flow.Fields{Fence: fence}}); got != legal {
+			if got := taken(t, name, flow.Record{Kind: kind, Fields: f}); got != legal {
 				t.Errorf("a run that is %s takes %v: %t, want %t", name, kind, got, legal)
 			}
-			fenced := kind != flow.RecSubmitted && kind != flow.RecWoken && kind != flow.RecCancelAsked && kind != flow.RecAdmitted
-			if legal && fenced && taken(t, name, flow.Record{Kind: kind, Fields: flow.Fields{Fence: fence + 1}}) {
+			f.Fence++
+			if legal && !slices.Contains(fenceless, kind) && taken(t, name, flow.Record{Kind: kind, Fields: f}) {
 				t.Errorf("a run that is %s takes %v with a wrong fence", name, kind)
 			}
+		}
+	}
+}
+
+// Fails when Apply takes a record whose fence and status are right and that names what
+// the run hasn't: a signal that it doesn't keep, a run that it doesn't await, no successor.
+func TestApplyTakesOnlyWhatIsThere(t *testing.T) {
+	for name, c := range map[string]struct {
+		life string
+		kind flow.RecordKind
+		f    flow.Fields
+	}{
+		"a signal that wasn't sent":    {"recorded", flow.RecTaken, flow.Fields{Fence: fenceOfRecorded, Name: "x", Visit: 2, Number: 9}},
+		"a signal that a wait has got": {"recorded", flow.RecTaken, flow.Fields{Fence: fenceOfRecorded, Name: "x", Visit: 2, Number: 1}},
+		"a wake with a signal to come": {"waits for a signal", flow.RecWoken, flow.Fields{Number: 9}},
+		"a wake by a signal of a date": {"suspended", flow.RecWoken, flow.Fields{Number: 1}},
+		"a wake by a signal of runs":   {"waits for runs", flow.RecWoken, flow.Fields{Number: 1}},
+		"a run that isn't awaited":     {"waits for runs", flow.RecOutcome, flow.Fields{Root: testID(9)}},
+		"a run that has ended already": {"waits for runs", flow.RecOutcome, flow.Fields{Root: testID(5)}},
+		"a successor of no id":         {"queued", flow.RecContinued, flow.Fields{}},
+		"a second end of a chain":      {"chain over", flow.RecChainOver, flow.Fields{}},
+		"a fence that goes back":       {"requeued", flow.RecAdmitted, flow.Fields{Fence: 1}},
+		"a hand-on after the start":    {"requeued", flow.RecContinued, flow.Fields{Other: testID(9)}},
+	} {
+		if taken(t, c.life, flow.Record{Kind: c.kind, Fields: c.f}) {
+			t.Errorf("%s was taken", name)
 		}
 	}
 }
@@ -68,13 +118,14 @@ func TestApplyTakesOnlyWhatCanFollow(t *testing.T) {
 func taken(t *testing.T, life string, rec flow.Record) bool {
 	t.Helper()
 	w := newWorld(t)
+	w.now = epoch
 	lives[life].make(w)
 	rec.Run, rec.At = w.run.ID(), w.now
 	if panicked(func() { w.run.Apply(&rec) }) {
 		return false
 	}
 	if err := w.run.Check(); err != nil {
-		t.Errorf("after %v: %v", rec.Kind, err)
+		t.Errorf("%s, after %v: %v", life, rec.Kind, err)
 	}
 	return true
 }

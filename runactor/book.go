@@ -91,6 +91,42 @@ type book struct {
 	state   []byte
 	bytes   int // of all above
 	waiters []flow.Waiter
+
+	// places finds an entry by its call, and counts the calls of a name under visit zero,
+	// in a book of more than a few entries. It is derived from items.
+	places map[call]int
+}
+
+// call is what a body calls, and how often it has.
+type call struct {
+	kind  ItemKind
+	name  string
+	visit int64
+}
+
+func (it *Item) call() call { return call{it.Kind.sort(), it.Name, it.Visit} }
+
+// fewItems is how many entries are looked at one by one.
+const fewItems = 32
+
+// filed is the index, made when it is worth it; nil in a small book.
+func (b *book) filed() map[call]int {
+	if b.places == nil && len(b.items) > fewItems {
+		b.places = make(map[call]int, len(b.items))
+		for i := range b.items {
+			b.file(i)
+		}
+	}
+	return b.places
+}
+
+func (b *book) file(i int) {
+	c := b.items[i].call()
+	if _, known := b.places[c]; !known {
+		b.places[c] = i
+	}
+	c.visit = 0
+	b.places[c]++
 }
 
 // noted is the run's book, made when there is none yet.
@@ -119,6 +155,9 @@ func (b *book) empty() bool {
 func (b *book) add(it Item) {
 	b.items = append(b.items, it)
 	b.bytes += it.Size()
+	if b.places != nil {
+		b.file(len(b.items) - 1)
+	}
 }
 
 // told forgets a waiter. The list is copied, since luggage may share it.
@@ -135,6 +174,12 @@ func (b *book) told(w flow.Waiter) {
 
 // find is the entry of a call, or nil.
 func (b *book) find(k ItemKind, name string, visit int64) *Item {
+	if places := b.filed(); places != nil {
+		if i, ok := places[call{k.sort(), name, visit}]; ok && visit != 0 {
+			return &b.items[i]
+		}
+		return nil
+	}
 	for i := range b.items {
 		if it := &b.items[i]; it.Visit == visit && it.Kind.sort() == k.sort() && it.Name == name {
 			return it
@@ -145,6 +190,9 @@ func (b *book) find(k ItemKind, name string, visit int64) *Item {
 
 // visits counts the calls of a name that stand in the book.
 func (b *book) visits(k ItemKind, name string) int64 {
+	if places := b.filed(); places != nil {
+		return int64(places[call{k.sort(), name, 0}])
+	}
 	n := int64(0)
 	for i := range b.items {
 		if it := &b.items[i]; it.Kind.sort() == k.sort() && it.Name == name {

@@ -119,7 +119,7 @@ func TestS67CancelledInBackoffStaysCancelled(t *testing.T) {
 // (S64).
 func TestS64OtherRunsInputIsRefused(t *testing.T) {
 	w := started(t)
-	for k := flow.InSubmit; k <= flow.InRunTick; k++ {
+	for k := flow.InSubmit; k <= flow.InChainOver; k++ {
 		in := w.in(k, flow.Fields{Fence: 1, Stamp: testStamp})
 		in.Run = testID(2)
 		w.out.Reset()
@@ -184,8 +184,8 @@ func TestStepRefusesWhatIsTooLarge(t *testing.T) {
 // Fails when an input that isn't a run's is taken, or a submit without a stamp.
 func TestStepRefusesWhatIsNotARuns(t *testing.T) {
 	w := started(t)
-	for k := range flow.InputKind(80) {
-		if k >= flow.InSubmit && k <= flow.InRunTick {
+	for k := range flow.InputKind(128) {
+		if k >= flow.InSubmit && k <= flow.InChainOver {
 			continue
 		}
 		if w.step(k, flow.Fields{Fence: 1}); !errors.Is(w.out.Err, flow.ErrInvalid) {

@@ -26,6 +26,9 @@ func (r *Run) endHold(now flow.Instant, in *flow.Input, out *flow.Out) {
 	case r.CancelAsked():
 		// Whatever the holder says now, the cancel was acknowledged first (S62).
 		r.closing(out, flow.RecCancelled, now, in).Reason = r.past.reason
+		if in.Kind == flow.InSuspend && in.Flags.Has(flow.FlagRuns) {
+			r.cancelChildren(flow.DecodeRunIDs(in.Extra), r.past.reason, out)
+		}
 	case in.Kind == flow.InComplete:
 		r.closing(out, flow.RecCompleted, now, in).Payload = in.Payload
 	case in.Kind == flow.InFail:
@@ -67,8 +70,11 @@ func (r *Run) stepFail(now flow.Instant, in *flow.Input, out *flow.Out) {
 // endingNumber is what a record keeps of the request that ended a hold, where its
 // kind doesn't tell: zero means that the lease ended it.
 func endingNumber(k flow.RecordKind, in flow.InputKind) uint64 {
-	if k == flow.RecCancelled || k == flow.RecHoldFreed {
+	switch {
+	case k == flow.RecCancelled || k == flow.RecHoldFreed:
 		return uint64(in)
+	case k == flow.RecFailed && in != flow.InFail:
+		return uint64(in) // its history became too large
 	}
 	return 0
 }
@@ -76,11 +82,19 @@ func endingNumber(k flow.RecordKind, in flow.InputKind) uint64 {
 // endingOf is the ending request that a record stands for.
 func endingOf(rec *flow.Record) (ending, bool) {
 	var k flow.InputKind
+	if rec.Fence == 0 {
+		return ending{}, false // nobody held the run
+	}
 	switch rec.Kind {
 	case flow.RecCompleted:
 		k = flow.InComplete
 	case flow.RecFailed, flow.RecRetrying:
-		k = flow.InFail
+		if k = flow.InFail; rec.Number != 0 {
+			k = flow.InputKind(rec.Number)
+		}
+		if k != flow.InFail && k != flow.InSuspend {
+			k = 0 // what ended it was no ending request
+		}
 	case flow.RecSuspended:
 		k = flow.InSuspend
 	case flow.RecCancelled, flow.RecHoldFreed:

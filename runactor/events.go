@@ -84,7 +84,12 @@ func (j *journal) add(e entry) {
 	}
 }
 
-func (e *entry) textSize() int { return len(e.b) }
+func (e *entry) textSize() int {
+	if e.more == nil {
+		return len(e.b)
+	}
+	return len(e.b) + len(e.more.runs)*len(flow.RunID{})
+}
 
 // Events is the run's own journal (P26), oldest first. Seq counts from 1; a gap
 // means that older events were dropped.

@@ -65,23 +65,25 @@ func (r *Run) stepSteps(now flow.Instant, in *flow.Input, out *flow.Out) {
 		}
 	}
 	if rec.bytes > flow.MaxHistoryBytes || rec.items > flow.MaxHistoryItems {
-		r.overfull(now, in.Fence, out)
+		r.overfull(now, in, out)
 	}
 	r.answer(out, flow.FlagOK|r.stop())
 }
 
 // overfull ends a run whose history would become too large, in place of the records
 // that would make it so.
-func (r *Run) overfull(now flow.Instant, fence uint64, out *flow.Out) {
+func (r *Run) overfull(now flow.Instant, in *flow.Input, out *flow.Out) {
 	clear(out.Records)
 	out.Records = out.Records[:0]
+	kind := flow.RecFailed
 	if r.CancelAsked() {
-		rec := r.record(out, flow.RecCancelled, now) // S62: whatever ends it now, it was asked to stop before
-		rec.Fence, rec.Reason = fence, r.past.reason
+		kind = flow.RecCancelled // S62: whatever ends it now, it was asked to stop before
+	}
+	rec := r.closing(out, kind, now, in)
+	if kind == flow.RecCancelled {
+		rec.Reason = r.past.reason
 		return
 	}
-	rec := r.record(out, flow.RecFailed, now)
-	rec.Fence = fence
 	rec.ErrType = ErrTypeHistory
 	rec.ErrText = fmt.Sprintf("the run would keep more than %d bytes, or %d entries, of steps, waits, signals and state",
 		flow.MaxHistoryBytes, flow.MaxHistoryItems)
@@ -201,7 +203,7 @@ func (r *Run) stepStart(now flow.Instant, in *flow.Input, out *flow.Out) {
 	rec.Extra = flow.EncodeRunIDs(ids)
 	it := startedItem(rec)
 	if b.bytes+it.Size() > flow.MaxHistoryBytes || len(b.items) >= flow.MaxHistoryItems {
-		r.overfull(now, in.Fence, out)
+		r.overfull(now, in, out)
 		r.answer(out, flow.FlagOK|r.stop())
 		return
 	}

@@ -2,6 +2,7 @@ package runactor
 
 import (
 	"fmt"
+	"math"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -274,7 +275,7 @@ func span(s string) flow.Span {
 	}
 	for unit, size := range map[string]flow.Span{"y": 365 * flow.Day, "d": flow.Day} {
 		if n, ok := strings.CutSuffix(s, unit); ok {
-			return flow.Span(number(n)) * size
+			return flow.Span(min(number(n), math.MaxInt64/int64(size))) * size
 		}
 	}
 	d, err := time.ParseDuration(s)

@@ -2,6 +2,8 @@ package runactor
 
 import (
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/pyrula/pyrula-node/flow"
 )
@@ -104,12 +106,16 @@ func (r *Run) stepSuspend(now flow.Instant, in *flow.Input, out *flow.Out) {
 		out.Err = err
 		return
 	}
-	if len(r.peek().items) >= flow.MaxHistoryItems {
-		r.overfull(now, in.Fence, out)
+	it := Item{Name: in.Name, Runs: flow.DecodeRunIDs(in.Extra)}
+	if b := r.peek(); len(b.items) >= flow.MaxHistoryItems || b.bytes+it.Size() > flow.MaxHistoryBytes {
+		r.overfull(now, in, out)
 		return
 	}
 	rec := r.closing(out, flow.RecSuspended, now, in)
 	rec.Until, rec.Name, rec.Visit = in.Until, in.Name, visit
+	if kind == waitMoment {
+		rec.Until = max(in.Until, 1)
+	}
 	rec.Flags = in.Flags & (flow.FlagAbsolute | flow.FlagSignal | flow.FlagRuns | flow.FlagRecorded)
 	switch kind {
 	case waitSignal:
@@ -132,8 +138,11 @@ func (r *Run) checkWait(kind waitKind, in *flow.Input) (int64, error) {
 	}
 	if kind == waitRuns {
 		ids := flow.DecodeRunIDs(in.Extra)
-		if len(ids) == 0 || len(ids) > flow.MaxAwaited || slices.Contains(ids, r.id) {
-			return 0, flow.Invalid("until.runs", "must name other runs than this one, and not too many")
+		once := slices.Clone(ids)
+		slices.SortFunc(once, flow.RunID.Compare)
+		once = slices.Compact(once)
+		if len(ids) == 0 || len(ids) > flow.MaxAwaited || len(once) != len(ids) || slices.Contains(ids, r.id) {
+			return 0, flow.Invalid("until.runs", "must name other runs than this one, each once, and at most "+strconv.Itoa(flow.MaxAwaited))
 		}
 	}
 	return next, nil
@@ -240,7 +249,7 @@ func (r *Run) stepOutcome(now flow.Instant, in *flow.Input, out *flow.Out) {
 	}
 	o := Outcome{Status: in.Status, Payload: in.Payload, ErrType: in.ErrType, ErrText: in.ErrText}
 	if r.peek().bytes+o.size() > flow.MaxHistoryBytes {
-		r.overfull(now, 0, out)
+		r.overfull(now, in, out)
 		return
 	}
 	rec := r.record(out, flow.RecOutcome, now)
@@ -327,11 +336,23 @@ func (r *Run) cancelAwaited(in *flow.Input, out *flow.Out) {
 		return
 	}
 	w := &r.past.wait
-	reason := "run " + r.id.String() + ", which waits for it, was stopped: " + in.Reason
+	var open []flow.RunID
 	for i, id := range w.awaited {
-		if !w.ended[i] && r.peek().isChild(id) {
+		if !w.ended[i] {
+			open = append(open, id)
+		}
+	}
+	r.cancelChildren(open, in.Reason, out)
+}
+
+// cancelChildren asks those of the runs to stop that the body has started as its children.
+func (r *Run) cancelChildren(ids []flow.RunID, why string, out *flow.Out) {
+	reason := "run " + r.id.String() + ", which waits for it, was stopped: " + why
+	reason = strings.ToValidUTF8(reason[:min(len(reason), flow.MaxReasonBytes)], "")
+	for _, id := range ids {
+		if r.peek().isChild(id) {
 			e := out.Send(flow.InCancel)
-			e.Run, e.Reason = id, reason[:min(len(reason), flow.MaxReasonBytes)]
+			e.Run, e.Reason = id, reason
 			e.Flags = flow.FlagPosted // it may have awaited children of its own, and so on
 		}
 	}

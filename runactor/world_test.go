@@ -34,6 +34,7 @@ type world struct {
 	frees   int
 	ends    int
 	left    map[uint64]bool // fences whose hold is over
+	laws    ledger
 }
 
 // logged is one record as the journal holds it, and the run's state after it.
@@ -67,19 +68,44 @@ func (w *world) in(k flow.InputKind, f flow.Fields) *flow.Input {
 // refuses, and then Apply of what it decided.
 func (w *world) step(k flow.InputKind, f flow.Fields) *flow.Out {
 	w.t.Helper()
+	return w.send(w.in(k, f))
+}
+
+// steps is an InSteps of these parts.
+func (w *world) steps(fence uint64, parts ...flow.Input) *flow.Out {
+	w.t.Helper()
+	in := w.in(flow.InSteps, flow.Fields{Fence: fence})
+	in.Parts = parts
+	return w.send(in)
+}
+
+// did is a step's outcome, as a part of InSteps.
+func did(name string, visit int64, result string) flow.Input {
+	return flow.Input{Kind: flow.InStep, Fields: flow.Fields{Name: name, Visit: visit, Payload: []byte(result)}}
+}
+
+// take asks for a kept signal, as a part of InSteps.
+func take(name string, visit int64) flow.Input {
+	return flow.Input{Kind: flow.InTake, Fields: flow.Fields{Name: name, Visit: visit}}
+}
+
+// send is a step for an input that is ready.
+func (w *world) send(in *flow.Input) *flow.Out {
+	w.t.Helper()
 	w.out.Reset()
 	before := w.run.Fingerprint()
 	dueBefore, okBefore := w.run.Due()
-	w.run.Step(w.now, w.in(k, f), &w.out)
+	w.run.Step(w.now, in, &w.out)
 	if due, ok := w.run.Due(); due != dueBefore || ok != okBefore || !bytes.Equal(before, w.run.Fingerprint()) {
-		w.t.Fatalf("Step(%v) changed the run", k)
+		w.t.Fatalf("Step(%v) changed the run", in.Kind)
 	}
 	if w.out.Err != nil && len(w.out.Records)+len(w.out.Effects) > 0 {
-		w.t.Fatalf("Step(%v) refused with %v and appended %v %v", k, w.out.Err, w.out.Records, w.out.Effects)
+		w.t.Fatalf("Step(%v) refused with %v and appended %v %v", in.Kind, w.out.Err, w.out.Records, w.out.Effects)
 	}
 	for i := range w.out.Records {
 		w.apply(&w.out.Records[i])
 	}
+	w.laws.turn(w, in)
 	return &w.out
 }
 
@@ -114,6 +140,7 @@ func (w *world) apply(rec *flow.Record) {
 	}
 	w.run.Apply(rec)
 	w.count(rec)
+	w.laws.record(w, rec)
 	if err := w.run.Check(); err != nil {
 		w.t.Fatalf("after %v: %v", rec.Kind, err)
 	}
@@ -163,9 +190,9 @@ func (w *world) count(rec *flow.Record) {
 // frees says whether the record frees the slot of its run.
 func frees(rec *flow.Record) bool {
 	switch rec.Kind {
-	case flow.RecCompleted, flow.RecFailed, flow.RecRetrying, flow.RecSuspended, flow.RecExpired, flow.RecHoldFreed:
+	case flow.RecCompleted, flow.RecRetrying, flow.RecSuspended, flow.RecExpired, flow.RecHoldFreed:
 		return true
-	case flow.RecCancelled:
+	case flow.RecCancelled, flow.RecFailed: // a suspended run can end so, too
 		return rec.Fence != 0
 	}
 	return false
@@ -253,10 +280,36 @@ func (w *world) kinds() []flow.RecordKind {
 // flags are those of the last turn's only answer.
 func (w *world) flags() flow.Flags {
 	w.t.Helper()
-	if w.out.Err != nil || len(w.out.Effects) != 1 || w.out.Effects[0].Kind != flow.EffAnswer || w.out.Effects[0].Run != w.run.ID() {
+	return w.answered().Flags
+}
+
+// answered is the last turn's only answer.
+func (w *world) answered() *flow.Effect {
+	w.t.Helper()
+	var found *flow.Effect
+	for i := range w.out.Effects {
+		if e := &w.out.Effects[i]; e.Kind == flow.EffAnswer {
+			if found != nil || e.Run != w.run.ID() {
+				w.t.Fatalf("want one answer, got %+v", w.out.Effects)
+			}
+			found = e
+		}
+	}
+	if w.out.Err != nil || found == nil {
 		w.t.Fatalf("want one answer, got %+v, error %v", w.out.Effects, w.out.Err)
 	}
-	return w.out.Effects[0].Flags
+	return found
+}
+
+// letters are what the last turn sent.
+func (w *world) letters() []flow.Input {
+	var list []flow.Input
+	for i := range w.out.Effects {
+		if e := &w.out.Effects[i]; e.Kind == flow.EffSend {
+			list = append(list, e.Letter())
+		}
+	}
+	return list
 }
 
 var _ failer = (*testing.T)(nil)

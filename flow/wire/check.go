@@ -295,8 +295,11 @@ func (u *Until) check() error {
 	if err := checkCount("runs", len(u.Runs), MaxAwaited); err != nil {
 		return err
 	}
-	for i, id := range u.Runs {
-		if err := checkRunID(id); err != nil || slices.Contains(u.Runs[:i], id) {
+	seen := make(map[flow.RunID]bool, len(u.Runs))
+	for i, text := range u.Runs {
+		id, err := flow.ParseRunID(text)
+		known := seen[id]
+		if seen[id] = true; err != nil || known {
 			return flow.Invalid("runs["+strconv.Itoa(i)+"]", `must be a run id, "run_" and 26 characters, that stands once`)
 		}
 	}

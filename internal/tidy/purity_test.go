@@ -13,7 +13,7 @@ import (
 // pureRooms decide and compute, and touch nothing: the same input gives the same
 // result live, in replay and on another machine. What they may not import stands
 // in the import table.
-var pureRooms = []string{"flow", "keyactor", "runactor"}
+var pureRooms = []string{"flow", "keyactor", "runactor", "schedule"}
 
 // floatTypes may have a float in a field, for the reason given. A name that ends
 // in "*" stands for all types of a package.

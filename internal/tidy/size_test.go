@@ -119,10 +119,27 @@ func switchLines(m *module, fn *ast.FuncDecl) int {
 	return most
 }
 
+// isOptions says whether a parameter is a list of options, which most callers leave out.
+func isOptions(typ ast.Expr) bool {
+	list, ok := typ.(*ast.Ellipsis)
+	if !ok {
+		return false
+	}
+	switch of := list.Elt.(type) {
+	case *ast.Ident:
+		return strings.HasSuffix(of.Name, "Option")
+	case *ast.SelectorExpr:
+		return strings.HasSuffix(of.Sel.Name, "Option")
+	}
+	return false
+}
+
 func checkParams(m *module, fn named, marks *markers) []string {
 	count := 0
 	for _, field := range fn.typ.Params.List {
-		count += max(1, len(field.Names))
+		if !isOptions(field.Type) {
+			count += max(1, len(field.Names))
+		}
 	}
 	if count <= paramsMax {
 		return nil
@@ -161,14 +178,14 @@ func TestFunctionsCatches(t *testing.T) {
 		"a/mixed.go":  "package a\n//tidy:long it only dispatches\nfunc f() {\n" + statements + cases + "}\n",
 		"a/switch.go": "package a\n\n// f dispatches.\n//\n//tidy:long it only dispatches\nfunc f() {\n" + cases + "}\n",
 		"a/stale.go":  "package a\n//tidy:long it was long once\nfunc f() {}\n",
-		"a/params.go": "package a\nfunc f(a, b int, c ...int) {}\nfunc g(a, b, c, d, e int) {}\ntype I interface {\n\tM(int, int, int, int, int)\n\t//tidy:params io somebody decides\n\tN(int, int, int, int, int)\n}\n",
+		"a/params.go": "package a\nfunc f(a, b int, c ...int) {}\nfunc h(a, b, c, d int, o ...p.RunOption) {}\nfunc g(a, b, c, d, e int) {}\ntype I interface {\n\tM(int, int, int, int, int)\n\t//tidy:params io somebody decides\n\tN(int, int, int, int, int)\n}\n",
 		"a/a_test.go": "package a\nfunc f(a, b, c, d, e int) {\n" + statements + "}\n",
 	})
 	expect(t, checkFuncs(m),
 		"a/long.go:2: f has 71 lines, more than 70",
 		"a/mixed.go:3: f has 143 lines and is more than a dispatching switch",
-		"a/params.go:3: g has 5 parameters",
-		"a/params.go:5: M has 5 parameters",
+		"a/params.go:4: g has 5 parameters",
+		"a/params.go:6: M has 5 parameters",
 		"a/stale.go:2: the marker tidy:long excuses nothing",
 	)
 }

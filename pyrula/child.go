@@ -1,0 +1,180 @@
+package pyrula
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	"github.com/pyrula/pyrula-node/flow"
+	"github.com/pyrula/pyrula-node/flow/wire"
+)
+
+// Child is a run that a body has started.
+type Child[Out any] struct {
+	ID string // "run_..."
+}
+
+// StartChild starts a run of the workflow as a child of the run whose body calls it, once:
+// a later run of the body is given the same child (R15). The child is stamped like every
+// submit (P16), with function keys resolved here, and goes on whatever becomes of its
+// parent, except that a cancel of a parent that waits for it reaches it too.
+//
+// Errors: those of [Workflow.Start], and the context's cause when the body should stop.
+func (w *Workflow[In, Out]) StartChild(r *Run, in In, opts ...StartOption) (*Child[Out], error) {
+	sub, err := w.Submission(in, opts...)
+	if err != nil {
+		return nil, err
+	}
+	id, err := r.start(sub)
+	if err != nil {
+		return nil, err
+	}
+	return &Child[Out]{ID: id}, nil
+}
+
+// RunChild starts a run of the workflow as a child and waits for its result, suspended:
+// so a parent and its child may have one key with a Limit of 1 (P54). Errors as of
+// [Workflow.StartChild] and [Child.Result].
+func (w *Workflow[In, Out]) RunChild(r *Run, in In, opts ...StartOption) (Out, error) {
+	c, err := w.StartChild(r, in, opts...)
+	if err != nil {
+		var none Out
+		return none, err
+	}
+	return c.Result(r)
+}
+
+// Result waits for the child's end and decodes its result; the run is suspended meanwhile,
+// see [Run.Sleep]. A child that failed gives *[RunFailed], a cancelled one
+// [ErrRunCancelled], a terminated one [ErrRunTerminated]. It may be asked for again.
+func (c *Child[Out]) Result(r *Run) (Out, error) {
+	var out Out
+	raw, err := r.await(c.ID)
+	if err != nil {
+		return out, err
+	}
+	if err := json.Unmarshal(raw, &out); err != nil {
+		return out, Permanent(fmt.Errorf("decode the result of run %s into %T: %w", c.ID, out, err))
+	}
+	return out, nil
+}
+
+// RunChild is [Workflow.RunChild] by name, without the child's code: its result is JSON.
+// A workflow whose key is a function is refused with [ErrConfiguration] (P20).
+func (r *Run) RunChild(workflow string, params any, opts ...StartOption) (json.RawMessage, error) {
+	id, err := r.start(Submission{Workflow: workflow, Params: params, Options: opts})
+	if err != nil {
+		return nil, err
+	}
+	return r.await(id)
+}
+
+// Outcome is how a run ended that a body waited for. Status is "unknown" when there is no
+// such run.
+type Outcome = wire.Outcome
+
+// WaitRuns waits until all of the runs have ended, at most 128, suspended; see [Run.Sleep].
+// They may be children or any others. After it, [Child.Result] of each answers at once.
+func (r *Run) WaitRuns(ids ...string) ([]Outcome, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	id, known, err := r.ops.begin(opRuns, ids[0])
+	if err != nil {
+		return nil, err
+	}
+	if known != nil {
+		return known.wait.Outcomes, nil
+	}
+	r.ops.suspend(wire.Suspend{Until: wire.Until{Runs: ids}, Step: ids[0], Visit: id.visit})
+	return nil, nil
+}
+
+// await is the result of one run, suspended until it has ended.
+func (r *Run) await(runID string) (json.RawMessage, error) {
+	if done := r.ops.outcome(runID); done != nil {
+		return resultOfOutcome(done)
+	}
+	all, err := r.WaitRuns(runID)
+	if err != nil {
+		return nil, err
+	}
+	return resultOfOutcome(&all[0])
+}
+
+// outcome is how a run ended, if the history says so behind which the body is.
+func (o *operations) outcome(runID string) *wire.Outcome {
+	if o == nil {
+		return nil
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for i := range o.history[:o.next] {
+		w := o.history[i].wait
+		if w == nil {
+			continue
+		}
+		for j := range w.Outcomes {
+			if w.Outcomes[j].RunID == runID {
+				return &w.Outcomes[j]
+			}
+		}
+	}
+	return nil
+}
+
+func resultOfOutcome(o *wire.Outcome) (json.RawMessage, error) {
+	if _, known := flow.ParseStatus(o.Status); !known {
+		if o.Error != nil {
+			return nil, &RunFailed{RunID: o.RunID, Type: o.Error.Type, Message: o.Error.Message}
+		}
+		return nil, fmt.Errorf("run %s: %w", o.RunID, ErrUnknownRun)
+	}
+	return resultOf(o.RunID, &wire.Result{Status: o.Status, Result: o.Result, Error: o.Error})
+}
+
+// start starts one child.
+func (r *Run) start(sub Submission) (string, error) {
+	body, err := sub.encode()
+	if err != nil {
+		return "", err
+	}
+	id, known, err := r.ops.begin(opChildren, sub.Workflow)
+	switch {
+	case err != nil:
+		return "", err
+	case known != nil && known.step != nil:
+		return "", &StepError{Name: known.name, Type: known.step.Error.Type, Message: known.step.Error.Message}
+	case known != nil:
+		return known.group.Runs[0], nil
+	}
+	run, err := r.ops.startOne(id, sub.d, &body)
+	if err != nil {
+		err = fmt.Errorf("start a child of workflow %q: %w", sub.Workflow, err)
+		r.ops.fail(id, err)
+	}
+	return run, err
+}
+
+func (o *operations) startOne(id opID, d *definition, body *wire.Submit) (string, error) {
+	if err := o.s.w.client.introduce(o.h.run, d); err != nil {
+		return "", err
+	}
+	req := request{
+		method: http.MethodPost, path: path(wire.PathRuns, o.h.run.ID, "children"),
+		body: wire.Children{
+			Fence: o.h.run.Fence, Kind: wire.ChildKind, Step: id.name, Visit: id.visit,
+			Runs: []wire.ChildRun{{
+				Workflow: body.Workflow, Params: body.Params, IdempotencyKey: body.IdempotencyKey, Stamp: body.Stamp,
+			}},
+		},
+	}
+	var out wire.ChildrenStarted
+	if err := o.s.insist(o.s.base, o.h, &req, &out); err != nil {
+		return "", err
+	}
+	if len(out.RunIDs) != 1 {
+		return "", fmt.Errorf("%w: %d runs for one child", ErrBadAnswer, len(out.RunIDs))
+	}
+	return out.RunIDs[0], nil
+}
