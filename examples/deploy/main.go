@@ -1,0 +1,140 @@
+// Command deploy tightens a limit while runs wait. A worker of version 1 lets three renders
+// of a customer run at once; while nine wait, it is replaced by a worker of version 2, which
+// lets only one. The runs that wait are handed on, and the ids that the program holds go on
+// working. It needs a node: go run ./cmd/pyrula-node dev.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"os"
+	"os/signal"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/pyrula/pyrula-node/pyrula"
+)
+
+type job struct {
+	Customer string `json:"customer"`
+	Frame    int    `json:"frame"`
+}
+
+const (
+	frames = 12
+	work   = 50 * time.Millisecond
+)
+
+// gauge counts the bodies that are at work, as the bodies themselves see it.
+type gauge struct{ now, most atomic.Int64 }
+
+func (g *gauge) enter() {
+	n := g.now.Add(1)
+	for most := g.most.Load(); n > most && !g.most.CompareAndSwap(most, n); most = g.most.Load() {
+	}
+}
+
+// render is one version of the workflow. Its bodies tell begun that they have started.
+func render(version string, at int, g *gauge, begun chan<- struct{}) *pyrula.Workflow[job, int] {
+	return pyrula.Define("render", func(r *pyrula.Run, j job) (int, error) {
+		g.enter()
+		defer g.now.Add(-1)
+		select {
+		case begun <- struct{}{}:
+		default:
+		}
+		select {
+		case <-time.After(work):
+			return j.Frame, nil
+		case <-r.Done():
+			return 0, context.Cause(r)
+		}
+	}, pyrula.Limit{Key: "customer", Max: at}, pyrula.Version(version))
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Stdout); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run(ctx context.Context, out io.Writer) error {
+	c, err := pyrula.Dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+
+	begun := make(chan struct{}, 1)
+	var before, after gauge
+	old, tight := render("1", 3, &before, begun), render("2", 1, &after, nil)
+	var runs []*pyrula.Handle[int]
+	for frame := range frames {
+		h, err := old.Start(ctx, c, job{Customer: "acme", Frame: frame})
+		if err != nil {
+			return err
+		}
+		runs = append(runs, h)
+	}
+
+	if err := workUntil(ctx, c, old, begun); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "version 1 let at most %d run at once\n", before.most.Load())
+
+	done := make(chan struct{})
+	worked := make(chan error, 1)
+	go func() { worked <- workUntil(ctx, c, tight, done) }()
+	moved, err := collect(ctx, runs)
+	close(done)
+	if err = errors.Join(err, <-worked); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "version 2 let at most %d run at once\n", after.most.Load())
+	fmt.Fprintf(out, "%d of %d runs were handed on, and every id gave its result\n", moved, frames)
+	return nil
+}
+
+// workUntil works on a workflow until told to stop, and then drains: bodies end, nothing
+// else starts.
+func workUntil(ctx context.Context, c *pyrula.Client, w *pyrula.Workflow[job, int], until <-chan struct{}) error {
+	working, drain := context.WithCancel(ctx)
+	defer drain()
+	drained := make(chan error, 1)
+	go func() { drained <- c.Work(working, w) }()
+	select {
+	case <-until:
+	case err := <-drained:
+		return errors.Join(errors.New("the worker ended early"), err)
+	}
+	drain()
+	return <-drained
+}
+
+// collect waits for every result by the id that the program got at first, and counts the
+// runs that were handed on.
+func collect(ctx context.Context, runs []*pyrula.Handle[int]) (moved int, err error) {
+	for frame, h := range runs {
+		got, err := h.Result(ctx)
+		if err != nil {
+			return moved, err
+		}
+		if got != frame {
+			return moved, fmt.Errorf("run %s gave frame %d, want %d", h.ID, got, frame)
+		}
+		status, err := h.Status(ctx)
+		if err != nil {
+			return moved, err
+		}
+		if status.RequestedRunID == h.ID {
+			moved++
+		}
+	}
+	return moved, nil
+}
