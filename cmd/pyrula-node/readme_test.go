@@ -65,13 +65,13 @@ func TestReadmeCurl(t *testing.T) {
 	}
 }
 
-// TestReadmeGo fails when the README shows Go that isn't the example's.
+// TestReadmeGo fails when the README shows Go that isn't an example's.
 func TestReadmeGo(t *testing.T) {
-	program := readFile(t, "examples/quickstart/main.go")
+	program := readFile(t, "examples/quickstart/main.go") + readFile(t, "examples/onboard/main.go")
 	for _, block := range blocks(readFile(t, "README.md"), "go") {
 		for line := range strings.Lines(block) {
 			if !strings.Contains(program, strings.TrimSpace(line)) {
-				t.Errorf("examples/quickstart/main.go doesn't have %q", line)
+				t.Errorf("no example has %q", line)
 			}
 		}
 	}
