@@ -64,7 +64,9 @@ func (o observer) AttemptFailed(workflow string) { o.metrics.AttemptFailed(workf
 // RunFinished implements actors.Observer.
 func (o observer) RunFinished(workflow string, status flow.Status, took flow.Span) {
 	o.metrics.RunFinished(workflow, status.String())
-	o.metrics.RunDuration(workflow, time.Duration(took))
+	if took > 0 { // else no worker ever held it
+		o.metrics.RunDuration(workflow, time.Duration(took))
+	}
 }
 
 // gaugeTimeout bounds a scrape's look at the shards.
