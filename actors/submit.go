@@ -67,7 +67,7 @@ func workflowOf(name string, list []*flow.Definition) wire.Workflow {
 	for _, d := range list {
 		l, r := wire.PoliciesOf(d)
 		w.Versions = append(w.Versions, wire.WorkflowVersion{
-			Declared: declaredOf(d, false), Limit: l, Rate: r, MaxAttempts: d.Attempts,
+			Declared: declaredOf(d, false), Limit: l, Rate: r, Kafka: wire.KafkaOf(d), MaxAttempts: d.Attempts,
 			RetryBackoffSeconds: wire.Seconds(d.Backoff), LeaseSeconds: wire.Seconds(d.Lease),
 			DeclaredAt: d.At.Millis(), Current: d == current,
 		})

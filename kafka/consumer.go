@@ -85,7 +85,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 		return fmt.Errorf("kafka consumer of %s: %w", c.topic, err)
 	}
 	if ctx.Err() != nil {
-		return nil //nolint:nilerr // stopped before it could begin
+		return nil // stopped before it could begin
 	}
 	s, err := newShift(c, log)
 	if err != nil {
@@ -210,6 +210,8 @@ func (s *shift) work(ctx context.Context) error {
 	}
 	working, stop := context.WithCancel(ctx)
 	defer stop()
+	s.c.count.working.Store(true)
+	defer s.c.count.working.Store(false)
 	drained := make(chan error, 1)
 	go func() { drained <- worker.Run(working) }()
 	for {

@@ -39,7 +39,8 @@
 //     for each record. The body of a run runs at least once, as everywhere.
 //  3. When a partition is taken away, what is settled of it is committed before its
 //     next owner begins. What isn't settled is left to that owner, and never committed
-//     here. Runs that were made stay made; the worker of any consumer runs them.
+//     here. Runs that were made stay made, and the worker of any consumer runs them; one
+//     that was granted to a worker as it stopped waits for its lease to run out.
 //  4. While the node doesn't take submits, nothing is committed, and the same records
 //     are tried again with back-off for as long as the consumer lives. Commits that
 //     fail are repeated likewise; meanwhile records go on to be runs.

@@ -26,13 +26,13 @@ func (s *shift) intake(ctx context.Context) error {
 		batch, err := s.poll(ctx, min(room, wire.MaxBatch))
 		switch {
 		case ctx.Err() != nil:
-			return nil
+			return nil //nolint:nilerr // the same
 		case errors.Is(err, ErrTopicReplaced):
 			return err
 		case err != nil:
 			s.log.Warn("fetch again", "topic", s.c.topic, "err", err)
 			if len(batch) == 0 && pause(ctx, backoff(n)) != nil {
-				return nil
+				return nil //nolint:nilerr // the same
 			}
 			n++
 		default:
@@ -78,7 +78,7 @@ func (s *shift) settleAll(ctx context.Context, batch []*record) error {
 		err := s.settleOnce(ctx, batch)
 		s.note(batch)
 		if err == nil || ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // a consumer that stops leaves the rest to the next owner
 		}
 		if judge(err) == hopeless {
 			return err
@@ -86,7 +86,7 @@ func (s *shift) settleAll(ctx context.Context, batch []*record) error {
 		s.c.count.retries.Add(1)
 		s.log.Warn("take records in again; nothing behind them is committed", append(batch[0].place(), "records", len(batch), "err", err)...)
 		if pause(ctx, backoff(n)) != nil {
-			return nil
+			return nil //nolint:nilerr // the same
 		}
 	}
 }
@@ -215,7 +215,7 @@ func (s *shift) bury(ctx context.Context, r *record) error {
 	level, event := slog.LevelError, "a record can't be a run and is passed over"
 	if take := s.c.cfg.DeadLetter; take != nil {
 		if err := take(ctx, r.Record, r.reason); err != nil {
-			return fmt.Errorf("%w: %s", errDeadLetter, err) // whatever it is, it is tried again
+			return fmt.Errorf("%w: %s", errDeadLetter, err.Error()) // whatever it is, it is tried again
 		}
 		level, event = slog.LevelWarn, "a record can't be a run and is a dead letter"
 	}

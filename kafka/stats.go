@@ -2,11 +2,12 @@ package kafka
 
 import "sync/atomic"
 
-// Stats counts what a consumer did since it was made. Partitions and InFlight say how
-// it stands.
+// Stats counts what a consumer did since it was made. The first three say how it
+// stands.
 type Stats struct {
 	Partitions int64 // that it has now
 	InFlight   int64 // runs that it made and that haven't ended
+	Working    bool  // its worker claims runs, or drains
 
 	Submitted   int64 // records that made a run
 	Repeated    int64 // records whose run was there already
@@ -18,6 +19,7 @@ type Stats struct {
 
 // counters are the atomic form of Stats.
 type counters struct {
+	working                                                 atomic.Bool
 	partitions, inFlight                                    atomic.Int64
 	submitted, repeated, ended, unfit, retries, commitFails atomic.Int64
 }
@@ -26,7 +28,7 @@ type counters struct {
 func (c *Consumer) Stats() Stats {
 	n := &c.count
 	return Stats{
-		Partitions: n.partitions.Load(), InFlight: n.inFlight.Load(),
+		Partitions: n.partitions.Load(), InFlight: n.inFlight.Load(), Working: n.working.Load(),
 		Submitted: n.submitted.Load(), Repeated: n.repeated.Load(), Ended: n.ended.Load(), Unfit: n.unfit.Load(),
 		Retries: n.retries.Load(), CommitFails: n.commitFails.Load(),
 	}

@@ -1,6 +1,7 @@
 package kafka_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"sync"
@@ -183,6 +184,42 @@ func TestRunsByHand(t *testing.T) {
 	if _, err := w.client.Submit(t.Context(), "charge", order{runs}); err != nil {
 		t.Fatal(err)
 	}
+	b.await(w, 1)
+}
+
+// Fails when a consumer whose partitions were taken away goes on to claim runs, or
+// doesn't begin again when it has some.
+func TestWithoutPartitionsNothingIsClaimed(t *testing.T) {
+	w := newWorld(t, 1)
+	b := newBodies()
+	c := w.consume(b.workflow("consumer", nil), kafka.Config{})
+	w.until("it works", func() bool { return c.Stats().Working })
+	outside := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.JoinGroup}, Count: -1})
+	w.refuse(kmsg.Heartbeat, 1)
+	w.until("it has stopped", func() bool { return c.Stats().Partitions == 0 && !c.Stats().Working })
+
+	working, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- w.client.Work(working, b.workflow("worker", nil)) }()
+	const runs = 20
+	for i := range runs {
+		if _, err := w.client.Submit(t.Context(), "charge", order{i}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.await(w, runs)
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	b.mu.Lock()
+	if b.sum["consumer"] != 0 {
+		t.Errorf("bodies ran as %v", b.sum)
+	}
+	b.mu.Unlock()
+	outside.Remove()
+	w.until("it works again", func() bool { return c.Stats().Working })
+	w.spread(runs, 1, 1)
 	b.await(w, 1)
 }
 

@@ -167,8 +167,10 @@ func TestP57BadDeclarations(t *testing.T) {
 		`{"version":"a\u0000"}`:                                                 "version",
 		`{"trigger":{"collect":{"key":"k","max_events":1,"window_seconds":1}}}`: "trigger",
 		`{"trigger":{"collect":{"key":"k","max_events":1,"window_seconds":1},"debounce":{"key":"k","window_seconds":1}}}`: "trigger",
-		`{"budget":{"max_transitions":20}}`: "budget",
-		`{"kafka":{"topic":"t"}}`:           "kafka",
+		`{"budget":{"max_transitions":20}}`:                         "budget",
+		`{"kafka":{"topic":".."}}`:                                  "kafka.topic",
+		`{"kafka":{"topic":"t"},"limit":{"key":"k","max":1}}`:       "limit",
+		`{"kafka":{"topic":"t"},"rate":{"key":"k","per_second":1}}`: "rate",
 	} {
 		a := s.put("bad", body)
 		s.refused(a, 400, "configuration_error")
