@@ -49,7 +49,7 @@ func (s *shard) offer(o *offer) {
 	s.tickKey(slot) // an older want of another key goes first
 	asked := false
 	for range maxSteps {
-		if !s.handOnHeads(slot, o.def) || slot.held(s.now) {
+		if !s.handOnHeads(slot, occasion{o.def, true}) || slot.held(s.now) {
 			break
 		}
 		in := flow.Input{Kind: flow.InOffer, Fields: s.creditFields(o)}
@@ -137,7 +137,7 @@ func (s *shard) token(slot *keySlot, in *flow.Input) {
 		in.Flags &^= flow.FlagCredit
 		s.stepKey(slot, in)
 		s.deliverLocals()
-		s.handOnHeads(slot, p.offer.def)
+		s.handOnHeads(slot, occasion{p.offer.def, true})
 		return
 	}
 	credit := s.creditFields(&p.offer)

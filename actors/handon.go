@@ -87,6 +87,10 @@ func (a announced) hear(m announceMsg, now flow.Span) bool {
 			kept = append(kept, old)
 		}
 	}
+	if m.until < now { // nobody serves it any more
+		a[m.def.Workflow] = kept
+		return false
+	}
 	a[m.def.Workflow] = append(kept, m)
 	return !known
 }
@@ -111,7 +115,7 @@ func (s *shard) sweep(m sweepMsg) {
 	}
 	seats := s.st.keySlab.seats
 	for end := min(m.seat+sweepKeys, len(seats)); m.seat < end; m.seat++ {
-		if slot := seats[m.seat]; slot != nil && slot.id.Workflow == m.workflow && s.judge(slot, best) != keepHead {
+		if slot := seats[m.seat]; slot != nil && slot.id.Workflow == m.workflow && s.judge(slot, occasion{def: best}) != keepHead {
 			s.mark(slot)
 		}
 	}
@@ -129,25 +133,32 @@ const (
 	resolveHead             // only the workflow's code can say: its key is a function
 )
 
-// judge says whether the head of a key's queue goes on under the gates of def (P27 to
-// P31, P77, P78). It changes nothing but what spares it the same question again.
-func (s *shard) judge(slot *keySlot, def *flow.Definition) fate {
+// occasion is why hand-ons are thought of.
+type occasion struct {
+	def *flow.Definition
+	// claimed says that a worker of def asks for work. Else def is only known to be
+	// served: then of two declarations of one rank the later one counts.
+	claimed bool
+}
+
+// judge says whether the head of a key's queue goes on under the gates of a declaration
+// (P27 to P31, P77, P78). It changes nothing but what spares it the same question again.
+func (s *shard) judge(slot *keySlot, o occasion) fate {
 	id, stamp, ok := slot.key.Head()
-	if !ok || (slot.judged.def == def && slot.judged.stamp == stamp && stamp != nil) ||
-		(slot.judged.def == def && slot.judged.run == id) {
+	if !ok || slot.judged.spares(o, id, stamp) {
 		return keepHead
 	}
-	run := s.st.runs[id]
+	def, run := o.def, s.st.runs[id]
 	if run == nil {
 		return keepHead // its record is on its way in this very turn
 	}
 	agrees := def.Agrees(run.run.Stamp())
 	if agrees == flow.GatesEqual {
-		slot.judged = judgement{def: def, stamp: stamp}
+		slot.judged = judgement{occasion: occasion{def, true}, stamp: stamp}
 		return keepHead
 	}
-	if !s.mayMove(run.run, def) {
-		slot.judged = judgement{def: def, run: id}
+	if !s.mayMove(run.run, o) {
+		slot.judged = judgement{occasion: o, run: id}
 		return keepHead
 	}
 	if agrees == flow.GatesUnsure || def.NeedsCode() {
@@ -159,17 +170,26 @@ func (s *shard) judge(slot *keySlot, def *flow.Definition) fate {
 // judgement remembers what needs no second look: a stamp that agrees with a declaration,
 // or a run that stays under its own.
 type judgement struct {
-	def   *flow.Definition
+	occasion
 	stamp *flow.Stamp
 	run   flow.RunID
 }
 
-// mayMove says whether a run may go on under def: forward only, and for a successor
-// strictly forward.
-func (s *shard) mayMove(run *runactor.Run, def *flow.Definition) bool {
+// spares says whether the answer for a head is known: it stays.
+func (j *judgement) spares(o occasion, id flow.RunID, stamp *flow.Stamp) bool {
+	if j.def != o.def || (o.claimed && !j.claimed) {
+		return false
+	}
+	return j.run == id || (j.stamp == stamp && stamp != nil)
+}
+
+// mayMove says whether a run may go on under a declaration: forward only, and for a
+// successor strictly forward.
+func (s *shard) mayMove(run *runactor.Run, o occasion) bool {
 	if !run.MayHandOn() {
 		return false
 	}
+	def := o.def
 	stamp := run.Stamp()
 	seen := int64(0)
 	list := s.node.registry.list(run.Workflow())
@@ -186,6 +206,9 @@ func (s *shard) mayMove(run *runactor.Run, def *flow.Definition) bool {
 	case c == 0 && run.IsSuccessor():
 		s.warnEqual(run, def)
 		return false
+	case c == 0 && !o.claimed:
+		last := lastOf(list, def.Version)
+		return last != nil && last.GatesHash == def.GatesHash
 	}
 	return true
 }
@@ -212,9 +235,10 @@ func (s *shard) warnEqual(run *runactor.Run, def *flow.Definition) {
 // handOnHeads hands on what stands at the head of a key's queue and doesn't agree with
 // def, within the bounds of a turn. It says whether the head may be admitted to a worker
 // of def: not while its key is being computed, or its turn to be handed on hasn't come.
-func (s *shard) handOnHeads(slot *keySlot, def *flow.Definition) bool {
+func (s *shard) handOnHeads(slot *keySlot, o occasion) bool {
+	def := o.def
 	for {
-		switch s.judge(slot, def) {
+		switch s.judge(slot, o) {
 		case keepHead:
 			return true
 		case resolveHead:
@@ -229,7 +253,7 @@ func (s *shard) handOnHeads(slot *keySlot, def *flow.Definition) bool {
 		}
 		stamp, err := def.Stamp(run.run.Params(), flow.Keys{})
 		if err != nil {
-			slot.judged = judgement{def: def, run: id} // its key under def is none: it stays as it is
+			slot.judged = judgement{occasion: occasion{def, true}, run: id} // its key under def is none: it stays as it is
 			return true
 		}
 		s.handOn(run, stamp)
@@ -301,9 +325,9 @@ func (s *shard) resolved(m *resolvedMsg) {
 	switch {
 	case m.stamp == nil || sameGates(m.stamp, run.run.Stamp()):
 		if key != nil {
-			key.judged = judgement{def: m.def, run: m.run}
+			key.judged = judgement{occasion: occasion{m.def, true}, run: m.run}
 		}
-	case s.mayMove(run.run, m.def) && m.def.Agrees(run.run.Stamp()) != flow.GatesEqual:
+	case s.mayMove(run.run, occasion{m.def, true}) && m.def.Agrees(run.run.Stamp()) != flow.GatesEqual:
 		s.handOn(run, m.stamp)
 		a.flags = flow.FlagOK
 	}
@@ -313,7 +337,7 @@ func (s *shard) resolved(m *resolvedMsg) {
 // outdated says whether a run under way to another key is to be handed on before a worker
 // of def may have it.
 func (s *shard) outdated(run *runactor.Run, def *flow.Definition) bool {
-	return def.Agrees(run.Stamp()) == flow.GatesDiffer && s.mayMove(run, def)
+	return def.Agrees(run.Stamp()) == flow.GatesDiffer && s.mayMove(run, occasion{def, true})
 }
 
 // handOnBest hands on the head of a key to the newest declaration that is served, blocked
@@ -323,6 +347,6 @@ func (s *shard) handOnBest(slot *keySlot) {
 		return
 	}
 	if best := s.announced.best(slot.id.Workflow, s.node.cfg.Clock.Mono()); best != nil {
-		s.handOnHeads(slot, best)
+		s.handOnHeads(slot, occasion{def: best})
 	}
 }

@@ -82,20 +82,25 @@ func TestR17P18DeclaredIsKnownWhenAnswered(t *testing.T) {
 	})
 }
 
-// TestP82ClaimByGatesHash fails when two declarations of one version aren't told apart,
+// TestP82P28ClaimByGatesHash fails when two declarations of one version aren't told apart,
 // or one that was never made is taken.
-func TestP82ClaimByGatesHash(t *testing.T) {
+func TestP82P28ClaimByGatesHash(t *testing.T) {
 	play(t, func(w *world) {
 		old := w.declare("sync", one)
 		now := w.declare("sync", leased)
 		if old.GatesHash == now.GatesHash || old.VersionRank != now.VersionRank {
 			w.Errorf("%+v and %+v", old, now)
 		}
-		w.submitAll(2, "sync", `{"k":"a"}`)
-		for _, hash := range []string{old.GatesHash, now.GatesHash} {
-			c := wire.Claim{Workflows: []wire.ClaimWorkflow{{Name: "sync", Version: "1", GatesHash: hash}}, Credit: 1}
-			if g := await(w, w.claimingAs("w", c)); len(g) != 1 {
-				w.Errorf("gates %s: %d grants", hash, len(g))
+		for i, d := range []wire.Declared{old, now} {
+			id := w.submit("sync", fmt.Sprintf(`{"k":"k%d"}`, i))
+			c := wire.Claim{Workflows: []wire.ClaimWorkflow{{Name: "sync", Version: "1", GatesHash: d.GatesHash}}, Credit: 1}
+			if g := await(w, w.claimingAs(fmt.Sprint("w", i), c)); len(g) != 1 {
+				w.Fatalf("gates %s: %d grants", d.GatesHash, len(g))
+			}
+			// It was stamped with the later gates; a worker of the earlier ones hands it on.
+			r := w.status(id)
+			if most, want := r.Gates[0].Max, []int64{1, 1000}[i]; most != want || (r.RunID == id.String()) != (i == 1) {
+				w.Errorf("a worker of limit %d runs %s under %d", want, r.RunID, most)
 			}
 		}
 		for _, c := range []wire.ClaimWorkflow{{Name: "sync", Version: "2"}, {Name: "sync", Version: "1", GatesHash: "x"}, {Name: "nobody", Version: "1"}} {

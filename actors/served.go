@@ -44,6 +44,9 @@ func (d *dispatcher) serve(def *flow.Definition, worker string) {
 		v = &servedBy{workers: make(map[string]struct{})}
 		d.serves[key] = v
 	}
+	if _, serves := v.workers[worker]; !serves {
+		d.leaveOthers(key, worker, now)
+	}
 	fresh := v.def != def || now-v.seen > aliveFor
 	v.def, v.seen = def, now
 	if len(v.workers) < maxServed {
@@ -53,6 +56,26 @@ func (d *dispatcher) serve(def *flow.Definition, worker string) {
 		v.told = now
 		for _, s := range d.node.shards {
 			s.box.tell(announceMsg{def: def, until: now + aliveFor})
+		}
+	}
+}
+
+// leaveOthers takes a worker out of the other declarations of its workflow: it serves one at
+// a time. One that nobody serves any more is over at once.
+func (d *dispatcher) leaveOthers(key servedDef, worker string, now flow.Span) {
+	for other, v := range d.serves { //tidy:ordered each declaration by itself
+		if other == key || other.workflow != key.workflow {
+			continue
+		}
+		if _, served := v.workers[worker]; !served {
+			continue
+		}
+		if delete(v.workers, worker); len(v.workers) > 0 || now-v.seen > aliveFor {
+			continue
+		}
+		v.seen = now - aliveFor - 1
+		for _, s := range d.node.shards {
+			s.box.tell(announceMsg{def: v.def, until: now - 1})
 		}
 	}
 }

@@ -156,19 +156,63 @@ func TestR11OfferOfAnOldEpochIsVoid(t *testing.T) {
 	})
 }
 
-// TestP22UnknownGatesAreServedByWorkersWithoutGates fails when a run that was submitted
-// before any declaration passes a worker's limit unseen, or is never served.
-func TestP22P27UnknownGatesAreServedByWorkersWithoutGates(t *testing.T) {
+// TestP22P27P77UnknownGatesAreHandedOnToTheFirstWorker fails when a run that was submitted
+// before any declaration passes a worker's limit unseen, or is never served; and when a
+// worker without gates, which agrees with it, hands it on.
+func TestP22P27P77UnknownGatesAreHandedOnToTheFirstWorker(t *testing.T) {
 	play(t, func(w *world) {
 		id := w.submit("sync", `{"k":"a"}`)
-		if r := w.status(id).Wait; r == nil || r.Reason != "no_worker" {
-			w.Errorf("nobody has declared it: %+v", r)
+		if r := w.status(id); r.Wait == nil || r.Wait.Reason != "no_worker" || !r.GatesUnknown {
+			w.Errorf("nobody has declared it: %+v", r.Wait)
 		}
 		w.declare("sync", one)
-		if g := w.claim("sync", "1", 5); len(g) != 0 {
-			w.Errorf("granted %s to a worker with a limit", names(g))
+		b := w.submit("sync", `{"k":"a"}`) // younger, and of known gates
+		g := w.claimFor("sync", "1", 5, time.Second)
+		r := w.status(id)
+		if len(g) != 1 || g[0].RunID != r.RunID || r.GatesUnknown || len(r.Gates) != 1 || r.Gates[0].Key != "a" || r.StampedVersion != "1" {
+			w.Fatalf("granted %s; behind the claim of a worker with a limit it is %+v", names(g), r)
 		}
+		w.handedOn(id, w.id(r.RunID))
+		w.is(b, "queued")
+		w.complete(g[0])
+		w.claimRun("sync", "1", b)
+		w.is(id, "completed")
+	})
+	play(t, func(w *world) {
+		id := w.submit("sync", `{"k":"a"}`)
 		w.declare("sync", `{"version":"2"}`)
 		w.complete(w.claimRun("sync", "2", id))
+		if n := w.countAll(flow.RecContinued); n != 0 {
+			w.Errorf("%d hand-ons to a worker without gates", n)
+		}
 	})
+}
+
+// TestP31P77ExemptRunsOfUnknownGatesPassNone fails when a run that somebody else made and
+// waits for is handed on, or held by gates that it doesn't have.
+func TestP31P77ExemptRunsOfUnknownGatesPassNone(t *testing.T) {
+	for _, trigger := range []string{"case", "replay", "eval"} {
+		play(t, func(w *world) {
+			s := submitOf("sync", `{"k":"a"}`)
+			s.Trigger = trigger
+			ids := []string{await(w, w.submitting(s)).RunID, await(w, w.submitting(s)).RunID}
+			w.declare("sync", one)
+			w.claimRun("sync", "1", w.submit("sync", `{"k":"a"}`)) // the only slot is taken
+			g := w.claim("sync", "1", 5)
+			g = append(g, w.claim("sync", "1", 5)...)
+			if len(g) != 2 {
+				w.Fatalf("%s: granted %s, want %s", trigger, names(g), ids)
+			}
+			for _, grant := range g {
+				if r := w.status(w.id(grant.RunID)); !r.GatesUnknown || r.Provenance.Source.Trigger != trigger || grant.Key != "" {
+					w.Errorf("%s: %+v", trigger, r)
+				}
+				w.complete(grant)
+			}
+			w.used("sync", "a", 1)
+			if n := w.countAll(flow.RecContinued); n != 0 {
+				w.Errorf("%s: %d hand-ons", trigger, n)
+			}
+		})
+	}
 }

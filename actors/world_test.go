@@ -3,6 +3,7 @@ package actors_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"runtime"
 	"sync"
 	"testing"
@@ -25,6 +26,7 @@ type setup struct {
 	refuse  func() error
 	observe actors.Observer
 	maxRuns int64
+	logger  *slog.Logger // nil discards
 
 	recentFor  flow.Span // what stays in memory after its end
 	recentRuns int64
@@ -96,7 +98,7 @@ func (w *world) open() {
 	w.Helper()
 	w.spy = &spy{onAppend: w.onAppend, Engine: w.mem, machines: make([]engine.Machine, w.shards), logs: make([]engine.Log, w.shards)}
 	n, err := actors.Open(actors.Config{
-		Engine: w.spy, Clock: w.clock, Fatal: w.fatal, Refuse: w.refuse, Observer: w.observe, MaxRuns: w.maxRuns,
+		Engine: w.spy, Clock: w.clock, Fatal: w.fatal, Refuse: w.refuse, Observer: w.observe, MaxRuns: w.maxRuns, Logger: w.logger,
 		Archive: w.archive, Sync: w.syncs, AcceptArchiveLoss: w.acceptLoss, RecentFor: w.recentFor, RecentRuns: w.recentRuns,
 	})
 	if err != nil {

@@ -54,7 +54,7 @@ func (r *Run) applyRecorded(rec *flow.Record) {
 	switch rec.Kind {
 	case flow.RecContinued:
 		r.end(rec, flow.StatusContinued)
-		r.past.successor = rec.Other
+		b.successor = rec.Other
 		b.signals, b.waiters, b.bytes = nil, nil, 0 // the successor has them
 	case flow.RecStep:
 		b.fresh = 0
@@ -77,7 +77,7 @@ func (r *Run) applyRecorded(rec *flow.Record) {
 	case flow.RecOutcome:
 		r.learn(rec)
 	case flow.RecChainOver:
-		r.past.chain = rec.At
+		b.chain = rec.At
 	default: // a key's own facts: no state takes one, so mustFollow has panicked
 	}
 }
@@ -91,8 +91,8 @@ func (r *Run) applySubmitted(rec *flow.Record) {
 	r.trigger = rec.Trigger
 	r.idempotencyKey = rec.IdempotencyKey
 	r.requestID = rec.RequestID
-	if from := (lineage{rec.Other, rec.Root, rec.Parent, rec.Origin}); from != (lineage{}) {
-		r.from = &from
+	if (lineage{rec.Other, rec.Root, rec.Parent, rec.Origin}) != (lineage{}) {
+		r.from = &lineage{rec.Other, rec.Root, rec.Parent, rec.Origin}
 	}
 	r.unpack(rec.Extra)
 	if r.stamp == nil {
@@ -151,12 +151,13 @@ func (r *Run) suspend(rec *flow.Record, m marks) {
 	if k := waitOf(rec.Flags); k != waitNone {
 		b := r.noted()
 		b.fresh = 0
-		p.wait = wait{kind: k, name: rec.Name, visit: rec.Visit, number: r.nextPlace()}
+		b.wait = wait{kind: k, name: rec.Name, visit: rec.Visit, number: r.nextPlace()}
 		if k == waitRuns {
-			p.wait.awaited = flow.DecodeRunIDs(rec.Extra)
-			p.wait.known = make([]Outcome, len(p.wait.awaited))
-			p.wait.ended = make([]bool, len(p.wait.awaited))
+			b.wait.awaited = flow.DecodeRunIDs(rec.Extra)
+			b.wait.known = make([]Outcome, len(b.wait.awaited))
+			b.wait.ended = make([]bool, len(b.wait.awaited))
 		}
+		b.bytes += b.wait.bytes()
 	}
 }
 
@@ -176,12 +177,18 @@ func (r *Run) requeue(rec *flow.Record) {
 	if rec.Kind == flow.RecWoken {
 		r.closeWait(rec)
 	}
-	p.until, p.since, p.wait = 0, rec.At, wait{}
+	p.until, p.since = 0, rec.At
 }
 
 // closeWait writes the wait that is over into the history.
 func (r *Run) closeWait(rec *flow.Record) {
-	w := &r.past.wait
+	b := r.past.book
+	if b == nil {
+		return
+	}
+	w := b.wait
+	b.bytes -= w.bytes()
+	b.wait = wait{}
 	it := Item{Name: w.name, Visit: w.visit}
 	switch w.kind {
 	case waitNone:
@@ -190,15 +197,14 @@ func (r *Run) closeWait(rec *flow.Record) {
 		it.Kind = ItemMoment
 	case waitSignal:
 		if rec.Number != 0 {
-			r.past.book.hand(rec.Number, w.name, w.visit)
+			b.hand(rec.Number, w.name, w.visit)
 			return
 		}
 		it.Kind = ItemTimeout
 	case waitRuns:
 		it.Kind, it.Runs, it.Outcomes = ItemRuns, w.awaited, w.known
-		r.past.book.bytes -= w.bytes()
 	}
-	r.past.book.add(it)
+	b.add(it)
 }
 
 // end makes the run's end. An end out of a suspension leaves no deadline behind.
@@ -207,9 +213,10 @@ func (r *Run) end(rec *flow.Record, s flow.Status) {
 	r.status = s
 	r.marks &= markCancel
 	if b := r.past.book; b != nil {
-		b.bytes -= r.past.wait.bytes()
+		b.bytes -= b.wait.bytes()
+		b.wait = wait{}
 	}
-	r.past.until, r.past.wait = 0, wait{}
+	r.past.until = 0
 	r.past.ended = rec.At
 }
 
@@ -276,17 +283,17 @@ func (r *Run) mustFollow(rec *flow.Record) {
 	switch rec.Kind {
 	case flow.RecSubmitted, flow.RecSignalled, flow.RecWatched, flow.RecTold:
 	case flow.RecWoken:
-		ok = ok && (rec.Number == 0 || r.past.wait.kind == waitSignal && r.keeps(rec.Number))
+		ok = ok && (rec.Number == 0 || r.peek().wait.kind == waitSignal && r.keeps(rec.Number))
 	case flow.RecTaken:
 		ok = ok && r.holds(rec.Fence) && r.keeps(rec.Number)
 	case flow.RecStep, flow.RecState, flow.RecStarted:
 		ok = ok && r.holds(rec.Fence)
 	case flow.RecOutcome:
-		ok = ok && r.past.wait.open(rec.Root) >= 0
+		ok = ok && r.peek().wait.open(rec.Root) >= 0
 	case flow.RecContinued:
 		ok = ok && !r.Started() && !rec.Other.IsZero()
 	case flow.RecChainOver:
-		ok = ok && r.past.chain == 0
+		ok = ok && r.peek().chain == 0
 	case flow.RecAdmitted:
 		ok = ok && rec.Fence > r.Fence()
 	case flow.RecCancelAsked:

@@ -11,7 +11,7 @@ import (
 // are right for it.
 var takes = map[flow.RecordKind][]string{
 	flow.RecSubmitted:   {"unsubmitted"},
-	flow.RecAdmitted:    {"queued", "successor"},
+	flow.RecAdmitted:    {"queued", "successor", "requeued"},
 	flow.RecCompleted:   {"executing", "recorded"},
 	flow.RecFailed:      slices.Concat(sleeping, []string{"executing", "recorded"}),
 	flow.RecRetrying:    {"executing", "recorded"},
@@ -37,7 +37,7 @@ var takes = map[flow.RecordKind][]string{
 
 var (
 	sleeping = []string{"suspended", "waits for a signal", "waits for runs"}
-	alive    = slices.Concat(sleeping, []string{"queued", "successor", "executing", "recorded", "asked"})
+	alive    = slices.Concat(sleeping, []string{"queued", "successor", "requeued", "executing", "recorded", "asked"})
 	// fenceless are records that no holder stands behind.
 	fenceless = []flow.RecordKind{
 		flow.RecSubmitted, flow.RecAdmitted, flow.RecWoken, flow.RecCancelAsked, flow.RecContinued, flow.RecSignalled,
@@ -49,6 +49,8 @@ var (
 // somewhere: the names and numbers are those of lives.
 func right(k flow.RecordKind) flow.Fields {
 	switch k {
+	case flow.RecRetrying, flow.RecSuspended:
+		return flow.Fields{Until: 1}
 	case flow.RecContinued:
 		return flow.Fields{Other: testID(9)}
 	case flow.RecSignalled:

@@ -92,6 +92,10 @@ type book struct {
 	bytes   int // of all above
 	waiters []flow.Waiter
 
+	wait      wait         // what a suspension waits for
+	successor flow.RunID   // of a run that was handed on
+	chain     flow.Instant // when the chain behind it ended (R14)
+
 	// places finds an entry by its call, and counts the calls of a name under visit zero,
 	// in a book of more than a few entries. It is derived from items.
 	places map[call]int

@@ -108,7 +108,8 @@ func (r *Run) checkPast() error {
 // checkBook holds what a run records and waits for.
 func (r *Run) checkBook() error {
 	p := r.past
-	w, b := &p.wait, r.peek()
+	b := r.peek()
+	w := &b.wait
 	size := len(b.state) + w.bytes()
 	for i := range b.items {
 		size += b.items[i].Size()
@@ -130,9 +131,9 @@ func (r *Run) checkBook() error {
 		return errors.New("it waits for runs that have ended") // S96
 	case r.status == flow.StatusSuspended && p.until == 0 && w.kind != waitSignal && w.kind != waitRuns:
 		return errors.New("nothing can wake it") // S96
-	case (p.successor != flow.RunID{}) != (r.status == flow.StatusContinued):
+	case (b.successor != flow.RunID{}) != (r.status == flow.StatusContinued):
 		return errors.New("its successor and its status disagree")
-	case p.chain != 0 && r.status != flow.StatusContinued:
+	case b.chain != 0 && r.status != flow.StatusContinued:
 		return errors.New("it has no chain that could end")
 	case b.bytes != size:
 		return fmt.Errorf("its history counts %d bytes, not %d", b.bytes, size)

@@ -139,9 +139,13 @@ func writePast(w *pack.Writer, p *past) {
 		w.Bytes(flow.EncodeRunIDs(e.more.runs))
 	}
 	w.Number(int64(p.since))
-	writeWait(w, &p.wait)
-	flow.WriteRunID(w, &p.successor)
-	w.Number(int64(p.chain))
+	b := p.book
+	if b == nil {
+		b = &emptyBook
+	}
+	writeWait(w, &b.wait)
+	flow.WriteRunID(w, &b.successor)
+	w.Number(int64(b.chain))
 	writeBook(w, p.book)
 }
 

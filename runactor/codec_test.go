@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/vmihailenco/msgpack/v5"
 
 	"github.com/pyrula/pyrula-node/flow"
@@ -67,12 +68,12 @@ func TestSnapshotHoldsTheWholeRun(t *testing.T) {
 		if r.past != nil {
 			p := *r.past
 			p.expiry = 0
-			if p.book != nil && p.book.empty() && p.book.bytes == 0 {
+			if b := p.book; b != nil && b.empty() && b.bytes == 0 && b.wait.kind == waitNone && b.chain == 0 && b.successor.IsZero() {
 				p.book = nil
 			}
 			want.past = &p
 		}
-		if diff := cmp.Diff(&want, got, whole); diff != "" {
+		if diff := cmp.Diff(&want, got, whole, cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
@@ -91,7 +92,9 @@ func TestSnapshotSamplesUseEveryField(t *testing.T) {
 			}
 		case reflect.Struct:
 			for i := range v.NumField() {
-				walk(prefix+"."+v.Type().Field(i).Name, v.Field(i))
+				if name := v.Type().Field(i).Name; name != "places" { // made of the rest
+					walk(prefix+"."+name, v.Field(i))
+				}
 			}
 		case reflect.Slice:
 			if v.Type().Elem().Kind() == reflect.Struct {

@@ -94,10 +94,13 @@ func (d *reader) past() *past {
 		return p
 	}
 	p.since = flow.Instant(d.Number())
-	p.wait = d.wait()
-	flow.ReadRunID(&d.Reader, &p.successor)
-	p.chain = flow.Instant(d.Number())
-	p.book = d.book(&p.wait)
+	var b book
+	b.wait = d.wait()
+	flow.ReadRunID(&d.Reader, &b.successor)
+	b.chain = flow.Instant(d.Number())
+	if recorded := d.book(&b); recorded || b.wait.kind != waitNone || !b.successor.IsZero() || b.chain != 0 {
+		p.book = &b
+	}
 	return p
 }
 
@@ -154,20 +157,19 @@ func (d *reader) outcome() (o Outcome, known bool) {
 	return o, true
 }
 
-// book reads the book; what it counts for is counted anew, with the outcomes of the wait
-// that is under way.
-func (d *reader) book(w *wait) *book {
+// book reads what is recorded, and whether that is anything. What it counts for is counted
+// anew, with the outcomes of the wait that is under way.
+func (d *reader) book(b *book) bool {
+	b.bytes = b.wait.bytes()
 	if _, ok := d.Optional(bookParts, bookParts); !ok {
-		if w.kind == waitNone {
-			return nil
-		}
-		return &book{bytes: w.bytes()}
+		return false
 	}
-	b := &book{last: uint64(d.Number()), fresh: int(d.Between(0, flow.MaxHistoryItems)), state: d.body()}
+	last := uint64(d.Number())
+	b.fresh, b.state = int(d.Between(0, flow.MaxHistoryItems)), d.body()
+	b.bytes += len(b.state)
 	for n := d.Array(0, flow.MaxHistoryItems+1); n > 0 && !d.Failed(); n-- {
 		b.add(d.item())
 	}
-	last := b.last
 	for n := d.Array(0, flow.MaxSignals); n > 0 && !d.Failed(); n-- {
 		b.keep(flow.ReadSignal(&d.Reader))
 	}
@@ -175,11 +177,10 @@ func (d *reader) book(w *wait) *book {
 	for n := d.Array(0, flow.MaxWaiters); n > 0 && !d.Failed(); n-- {
 		b.waiters = append(b.waiters, flow.ReadWaiter(&d.Reader))
 	}
-	b.bytes += len(b.state) + w.bytes()
 	if b.fresh > len(b.items) {
 		d.Failf("entry %d of %d", b.fresh, len(b.items))
 	}
-	return b
+	return true
 }
 
 func (d *reader) item() (it Item) {

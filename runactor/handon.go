@@ -37,10 +37,7 @@ func (r *Run) IsSuccessor() bool { return r.from != nil && !r.from.gatedFrom.IsZ
 
 // Successor is the run that took this one's place; zero when it was not handed on.
 func (r *Run) Successor() flow.RunID {
-	if r.past == nil {
-		return flow.RunID{}
-	}
-	return r.past.successor
+	return r.peek().successor
 }
 
 // stepHandOn hands the run on: it ends, and its successor takes its place, its signals,
@@ -71,7 +68,7 @@ func (r *Run) stepHandOn(now flow.Instant, in *flow.Input, out *flow.Out) {
 // stepChainOver takes note that the chain behind a run that was handed on has ended, and
 // passes it on. From then on the run may leave memory.
 func (r *Run) stepChainOver(now flow.Instant, out *flow.Out) {
-	if r.status != flow.StatusContinued || r.past.chain != 0 {
+	if r.status != flow.StatusContinued || r.peek().chain != 0 {
 		return
 	}
 	r.record(out, flow.RecChainOver, now)
@@ -81,5 +78,5 @@ func (r *Run) stepChainOver(now flow.Instant, out *flow.Out) {
 // Over says that nothing more can happen to the run: it has ended, nobody holds it, and
 // if it was handed on its chain has ended too.
 func (r *Run) Over() bool {
-	return r.status.Ended() && !r.Held() && !r.mustTell() && (r.status != flow.StatusContinued || r.past.chain != 0)
+	return r.status.Ended() && !r.Held() && !r.mustTell() && (r.status != flow.StatusContinued || r.peek().chain != 0)
 }

@@ -64,8 +64,10 @@ func record(w *world) {
 	w.now += second
 	w.tick()
 	w.hold(3)
-	w.waitRuns(3, 5)
-	w.step(flow.InOutcome, flow.Fields{Root: testID(5), Number: w.run.past.wait.number, Status: flow.StatusCompleted, Payload: []byte("r")})
+	w.waitRuns(3, 5, 6)
+	wait := w.run.peek().wait.number
+	w.step(flow.InOutcome, flow.Fields{Root: testID(5), Number: wait, Status: flow.StatusCompleted, Payload: []byte("r")})
+	w.step(flow.InOutcome, flow.Fields{Root: testID(6), Number: wait, Status: flow.StatusFailed, ErrType: "E", ErrText: "boom"})
 	w.hold(fenceOfRecorded)
 	w.watch(8)
 	w.steps(fenceOfRecorded, take("x", 1))

@@ -28,6 +28,7 @@ type oracle struct {
 	backoff            flow.Span
 	attempt            int64
 	sameAttempt        bool
+	recorded
 }
 
 func (o *oracle) lose(taken flow.InputKind) {
@@ -46,18 +47,49 @@ type runModel struct {
 	submitted bool
 }
 
-func TestP23P26P50P51P63P64R15R20RunModel(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		m := &runModel{world: newWorld(t)}
-		m.now = 1000 * second
-		t.Repeat(map[string]func(*rapid.T){
-			"submit": m.Submit, "admit": m.Admit, "complete": m.Complete, "fail": m.Fail,
-			"suspend": m.Suspend, "heartbeat": m.Heartbeat, "cancel": m.Cancel, "terminate": m.Terminate,
-			"tick": m.Tick, "pass": m.Pass, "restart": m.Restart, "restore": m.Restore,
-			"": m.Invariants,
+func TestP8P23P24P26P28P29P50P51P54P63P64P76R13R15R20S88S92S96S100S106RunModel(t *testing.T) {
+	for name, begin := range map[string]func(*runModel, *rapid.T){
+		"from nothing": func(*runModel, *rapid.T) {},
+		"queued":       (*runModel).Submit,
+		"handed on": func(m *runModel, t *rapid.T) {
+			m.Submit(t)
+			m.Signal(t)
+			m.Watch(t)
+			m.handedOn(t)
+		},
+		"executing": func(m *runModel, t *rapid.T) { m.Submit(t); m.Admit(t) },
+		"suspended": func(m *runModel, t *rapid.T) {
+			m.Submit(t)
+			m.Admit(t)
+			m.Start(t)
+			m.Signal(t)
+			m.Wait(t)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rapid.Check(t, func(t *rapid.T) {
+				m := &runModel{world: newWorld(t)}
+				m.now = 1000 * second
+				begin(m, t)
+				t.Repeat(m.actions())
+				m.replayed(len(m.log))
+			})
 		})
-		m.replayed(len(m.log))
-	})
+	}
+}
+
+func (m *runModel) actions() map[string]func(*rapid.T) {
+	return map[string]func(*rapid.T){
+		"submit": m.Submit, "admit": m.Admit, "complete": m.Complete, "fail": m.Fail,
+		"suspend": m.Suspend, "heartbeat": m.Heartbeat, "cancel": m.Cancel, "terminate": m.Terminate,
+		"tick": m.Tick, "pass": m.Pass, "restart": m.Restart, "restore": m.Restore,
+		"steps": m.Steps, "signal": m.Signal, "wait": m.Wait, "start": m.Start, "watch": m.Watch,
+		"outcome": m.Outcome, "hand on": m.HandOn, "chain over": m.ChainOver,
+		// What leads deep into a life comes more often.
+		"admit 2": m.Admit, "admit 3": m.Admit, "wait 2": m.Wait, "wait 3": m.Wait, "outcome 2": m.Outcome,
+		"signal 2": m.Signal, "steps 2": m.Steps,
+		"": m.Invariants,
+	}
 }
 
 func (m *runModel) want(t *rapid.T, kinds ...flow.RecordKind) {
@@ -80,18 +112,28 @@ func (m *runModel) need(t *rapid.T, yes bool) {
 	}
 }
 
+// rare keeps most lives from ending before much has happened to them.
+func (m *runModel) rare(t *rapid.T) {
+	m.need(t, m.o.ended || rapid.IntRange(0, 3).Draw(t, "really") == 0)
+}
+
 func (m *runModel) Submit(t *rapid.T) {
 	first := m.run.Status() == 0
-	m.step(flow.InSubmit, flow.Fields{
+	f := flow.Fields{
 		Order: m.now - flow.Instant(rapid.Int64Range(0, 5).Draw(t, "late")), Workflow: "sync",
 		Payload:        rapid.SliceOfN(rapid.Byte(), 0, 8).Draw(t, "params"),
 		Stamp:          rapid.SampledFrom([]*flow.Stamp{testStamp, {Unknown: true}, {}}).Draw(t, "stamp"),
 		Trigger:        rapid.SampledFrom([]string{"client", "case", "odd", ""}).Draw(t, "trigger"),
 		IdempotencyKey: rapid.SampledFrom([]string{"", "k"}).Draw(t, "key"),
-	})
-	if first {
+	}
+	if rapid.Bool().Draw(t, "successor") {
+		from := successorFields()
+		f.Other, f.Root, f.Parent, f.Origin, f.Extra = from.Other, from.Root, from.Parent, from.Origin, from.Extra
+	}
+	if m.step(flow.InSubmit, f); first {
 		m.want(t, flow.RecSubmitted)
 		m.submitted = true
+		m.o.begin(&f)
 		return
 	}
 	m.want(t)
@@ -115,6 +157,7 @@ func (m *runModel) Admit(t *rapid.T) {
 		t.Fatalf("started is %t after %d holds", started, len(m.o.gone))
 	}
 	m.admit(f)
+	m.o.untouched = false
 	m.o.holder, m.o.leaseEnds = f.Fence, m.now.Add(f.Lease+f.Lease/5+flow.Second)
 	m.o.tries, m.o.backoff = f.Attempts, f.Backoff
 	if !m.o.sameAttempt {
@@ -125,28 +168,36 @@ func (m *runModel) Admit(t *rapid.T) {
 
 // fence draws one that holds, held, or was never given.
 func (m *runModel) fence(t *rapid.T) uint64 {
-	pool := append([]uint64{m.o.holder, m.o.holder, 0, m.o.nextFence + 1, m.o.takenFence}, m.o.gone...)
+	pool := append([]uint64{m.o.holder, m.o.holder, m.o.holder, m.o.holder, m.o.holder, m.o.holder, 0, m.o.nextFence + 1, m.o.takenFence}, m.o.gone...)
 	return rapid.SampledFrom(pool).Draw(t, "fence")
 }
 
 // ending sends a complete, fail or suspend and settles all of it but what the
-// holder's own message does to a run that nobody asked to stop.
-func (m *runModel) ending(t *rapid.T, k flow.InputKind, f flow.Fields) (live bool) {
+// holder's own message does to a run that nobody asked to stop. bad says that a holder
+// would be refused.
+func (m *runModel) ending(t *rapid.T, k flow.InputKind, f flow.Fields, bad bool) (live bool) {
 	t.Helper()
 	f.Fence = m.fence(t)
 	m.step(k, f)
+	holds := f.Fence != 0 && f.Fence == m.o.holder
 	switch {
+	case m.submitted && holds && bad && !m.o.terminated && !m.o.cancelAsked:
+		m.refused(t, flow.ErrInvalid)
 	case !m.submitted:
 		m.refused(t, flow.ErrUnknownRun)
-	case f.Fence != 0 && f.Fence == m.o.holder:
+	case holds:
 		want := flow.FlagOK
 		switch {
 		case m.o.terminated:
 			m.want(t, flow.RecHoldFreed)
 			want |= flow.FlagCancel
 		case m.o.cancelAsked:
-			m.want(t, flow.RecCancelled)
-			m.o.ended, m.o.stopped = true, true
+			var children []flow.RunID
+			if k == flow.InSuspend && f.Flags.Has(flow.FlagRuns) {
+				children = m.o.childrenOf(flow.DecodeRunIDs(f.Extra))
+			}
+			m.wantEnd(t, flow.RecCancelled, children)
+			m.o.stopped = true
 			want |= flow.FlagCancel
 		default:
 			live = true
@@ -169,10 +220,10 @@ func (m *runModel) ending(t *rapid.T, k flow.InputKind, f flow.Fields) (live boo
 }
 
 func (m *runModel) Complete(t *rapid.T) {
+	m.rare(t)
 	body := rapid.SliceOfN(rapid.Byte(), 0, 8).Draw(t, "result")
-	if m.ending(t, flow.InComplete, flow.Fields{Payload: body}) {
-		m.want(t, flow.RecCompleted)
-		m.o.ended = true
+	if m.ending(t, flow.InComplete, flow.Fields{Payload: body}, false) {
+		m.wantEnd(t, flow.RecCompleted, nil)
 	}
 }
 
@@ -181,14 +232,13 @@ func (m *runModel) Fail(t *rapid.T) {
 	if rapid.Bool().Draw(t, "retryable") {
 		f.Flags = flow.FlagRetryable
 	}
-	if !m.ending(t, flow.InFail, f) {
+	if !m.ending(t, flow.InFail, f, false) {
 		return
 	}
 	m.o.failures++
 	switch {
 	case f.Flags == 0 || m.o.failures >= m.o.tries:
-		m.want(t, flow.RecFailed)
-		m.o.ended = true
+		m.wantEnd(t, flow.RecFailed, nil)
 	case m.o.backoff == 0:
 		m.want(t, flow.RecRetrying, flow.RecWoken)
 	default:
@@ -204,7 +254,7 @@ func (m *runModel) Suspend(t *rapid.T) {
 	if rapid.Bool().Draw(t, "absolute") {
 		f.Flags = flow.FlagAbsolute
 	}
-	if !m.ending(t, flow.InSuspend, f) {
+	if !m.ending(t, flow.InSuspend, f, false) {
 		return
 	}
 	m.o.sameAttempt = true
@@ -213,7 +263,7 @@ func (m *runModel) Suspend(t *rapid.T) {
 		return
 	}
 	m.want(t, flow.RecSuspended)
-	m.o.suspended, m.o.wakes = true, f.Until
+	m.o.suspended, m.o.wakes = true, max(f.Until, 1)
 }
 
 func (m *runModel) Heartbeat(t *rapid.T) {
@@ -237,6 +287,7 @@ func (m *runModel) Heartbeat(t *rapid.T) {
 }
 
 func (m *runModel) Cancel(t *rapid.T) {
+	m.rare(t)
 	m.step(flow.InCancel, flow.Fields{Reason: rapid.SampledFrom([]string{"", "why"}).Draw(t, "reason")})
 	switch {
 	case !m.submitted:
@@ -247,12 +298,13 @@ func (m *runModel) Cancel(t *rapid.T) {
 		m.want(t, flow.RecCancelAsked)
 		m.o.cancelAsked = true
 	default:
-		m.want(t, flow.RecCancelled)
-		m.o.ended, m.o.stopped, m.o.suspended = true, true, false
+		m.wantEnd(t, flow.RecCancelled, m.o.childrenOf(m.o.open()))
+		m.o.stopped = true
 	}
 }
 
 func (m *runModel) Terminate(t *rapid.T) {
+	m.rare(t)
 	m.step(flow.InTerminate, flow.Fields{Reason: "enough"})
 	switch {
 	case !m.submitted:
@@ -260,9 +312,8 @@ func (m *runModel) Terminate(t *rapid.T) {
 	case m.o.ended:
 		m.want(t)
 	default:
-		m.want(t, flow.RecTerminated)
-		m.o.terminated = m.o.holder != 0
-		m.o.ended, m.o.stopped, m.o.suspended = true, true, false
+		m.wantEnd(t, flow.RecTerminated, m.o.childrenOf(m.o.open()))
+		m.o.terminated, m.o.stopped = m.o.holder != 0, true
 	}
 }
 
@@ -276,15 +327,15 @@ func (m *runModel) Tick(t *rapid.T) {
 		case m.o.terminated:
 			m.want(t, flow.RecHoldFreed)
 		case m.o.cancelAsked:
-			m.want(t, flow.RecCancelled)
-			m.o.ended, m.o.stopped = true, true
+			m.wantEnd(t, flow.RecCancelled, nil)
+			m.o.stopped = true
 		default:
 			m.want(t, flow.RecExpired)
 		}
 		m.o.lose(0)
-	case m.o.suspended && m.now >= m.o.wakes:
+	case m.o.suspended && m.o.wakes != 0 && m.now >= m.o.wakes:
 		m.want(t, flow.RecWoken)
-		m.o.suspended = false
+		m.woken(0)
 	default:
 		m.want(t)
 	}
@@ -323,7 +374,7 @@ func (m *runModel) Invariants(t *rapid.T) {
 		if !ok || due.At != m.o.leaseEnds || due.Absolute {
 			t.Fatalf("due %v %t, want the lease's end %d", due, ok, m.o.leaseEnds)
 		}
-	case m.o.suspended:
+	case m.o.suspended && m.o.wakes != 0:
 		if !ok || due.At != m.o.wakes {
 			t.Fatalf("due %v %t, want the end of the suspension %d", due, ok, m.o.wakes)
 		}
@@ -338,23 +389,31 @@ func (m *runModel) Invariants(t *rapid.T) {
 	}
 	if m.submitted {
 		m.journal(t)
+		m.books(t)
 	}
 }
 
 // journal holds that the run's own events tell its records, in order, without a
 // gap as long as none had to be dropped (P26).
 func (m *runModel) journal(t *rapid.T) {
-	events := m.run.Events()
-	if len(events) != len(m.log) || events[0].Type != flow.EventInit {
-		t.Fatalf("%d events of %d records, the first %q", len(events), len(m.log), events[0].Type)
-	}
-	for i := range events {
-		if i == 0 {
-			continue
+	var told []*flow.Record
+	for i := range m.log {
+		if rec := m.log[i].record(t); i == 0 || eventType(rec.Kind) != "" {
+			told = append(told, rec)
 		}
-		rec := m.log[i].record(t)
-		if e := events[i]; e.Type != eventType(rec.Kind) || e.At != rec.At || e.Fence != rec.Fence || e.Seq != int64(i)+1 {
-			t.Fatalf("event %d is %+v of record %v", i, e, rec.Kind)
+	}
+	events := m.run.Events()
+	if len(events) != len(told) || events[0].Type != flow.EventInit {
+		t.Fatalf("%d events of %d records, the first %q", len(events), len(told), events[0].Type)
+	}
+	for i := range events[1:] {
+		e, rec := events[i+1], told[i+1]
+		want := eventType(rec.Kind)
+		if rec.Kind == flow.RecStep && rec.ErrType != "" {
+			want = flow.EventStepFailed
+		}
+		if e.Type != want || e.At != rec.At || e.Fence != rec.Fence || e.Seq != int64(i)+2 || e.Visit != rec.Visit {
+			t.Fatalf("event %d is %+v of record %v", i+1, e, rec.Kind)
 		}
 	}
 }

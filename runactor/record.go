@@ -16,7 +16,7 @@ const ErrTypeHistory = "history_too_large"
 type recording struct {
 	run   *Run
 	now   flow.Instant
-	in    *flow.Input
+	fence uint64
 	out   *flow.Out
 	items int
 	bytes int
@@ -44,7 +44,7 @@ func (r *Run) stepSteps(now flow.Instant, in *flow.Input, out *flow.Out) {
 		return
 	}
 	b := r.peek()
-	rec := recording{run: r, now: now, in: in, out: out, items: len(b.items), bytes: b.bytes}
+	rec := recording{run: r, now: now, fence: in.Fence, out: out, items: len(b.items), bytes: b.bytes}
 	for i := range in.Parts {
 		part := &in.Parts[i]
 		var err error
@@ -157,7 +157,7 @@ func (c *recording) state(part *flow.Input) {
 
 func (c *recording) record(k flow.RecordKind) *flow.Record {
 	rec := c.run.record(c.out, k, c.now)
-	rec.Fence = c.in.Fence
+	rec.Fence = c.fence
 	return rec
 }
 

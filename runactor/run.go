@@ -57,11 +57,8 @@ type past struct {
 	// written nor compared, and zero (the hold doesn't end) until Resume sets it.
 	expiry flow.Instant
 
-	since     flow.Instant // when the run was last queued again or suspended
-	wait      wait         // what a suspension waits for
-	successor flow.RunID   // of a run that was handed on
-	chain     flow.Instant // when the chain behind it ended (R14)
-	book      *book        // nil until something is recorded
+	since flow.Instant // when the run was last queued again or suspended
+	book  *book        // nil until something is recorded or waited for
 
 	ended   flow.Instant
 	result  []byte
@@ -135,7 +132,7 @@ func (r *Run) Ended() flow.Instant {
 	case r.past == nil:
 		return 0
 	case r.status == flow.StatusContinued:
-		return r.past.chain
+		return r.peek().chain
 	}
 	return r.past.ended
 }

@@ -275,7 +275,10 @@ func span(s string) flow.Span {
 	}
 	for unit, size := range map[string]flow.Span{"y": 365 * flow.Day, "d": flow.Day} {
 		if n, ok := strings.CutSuffix(s, unit); ok {
-			return flow.Span(min(number(n), math.MaxInt64/int64(size))) * size
+			if n := number(n); n <= math.MaxInt64/int64(size) {
+				return flow.Span(n) * size
+			}
+			return math.MaxInt64
 		}
 	}
 	d, err := time.ParseDuration(s)

@@ -63,7 +63,7 @@ func (r *Run) View() View {
 	}
 	if p := r.past; p != nil {
 		v.Since = max(p.since, r.order)
-		v.ContinuedTo = p.successor
+		v.ContinuedTo = r.Successor()
 		v.Started, v.Ended, v.Until = p.started, p.ended, p.until
 		v.Attempt, v.Failures = p.attempt, p.failures
 		v.Worker, v.Version, v.Fence, v.Lease = p.worker, p.version, p.fence, p.lease
@@ -79,7 +79,7 @@ func (r *Run) Explain() (w flow.Wait, ok bool) {
 		return flow.Wait{}, false
 	}
 	w = flow.Wait{Reason: flow.WaitSchedule, OpensAt: r.past.until, Since: r.past.since}
-	switch waits := &r.past.wait; {
+	switch waits := &r.peek().wait; {
 	case r.marks.has(markBackoff):
 		w.Reason = flow.WaitRetryBackoff
 	case waits.kind == waitSignal:

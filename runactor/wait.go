@@ -51,9 +51,13 @@ func (w *wait) left() int {
 	return n
 }
 
-// bytes is what the outcomes that are known count for in the book.
+// bytes is what the wait counts for in the book: the entry that it will be, and the
+// outcomes that are known.
 func (w *wait) bytes() int {
-	n := 0
+	if w.kind == waitNone {
+		return 0
+	}
+	n := itemOverhead + len(w.name) + len(w.awaited)*len(flow.RunID{})
 	for i, over := range w.ended {
 		if over {
 			n += w.known[i].size()
@@ -196,7 +200,7 @@ func (r *Run) stepSignal(now flow.Instant, in *flow.Input, out *flow.Out) {
 	}
 	rec := r.record(out, flow.RecSignalled, now)
 	rec.Name, rec.Payload, rec.Number, rec.RequestID = s.Name, s.Payload, s.Number, s.RequestID
-	if r.status == flow.StatusSuspended && r.past.wait.kind == waitSignal && r.past.wait.name == in.Name {
+	if r.status == flow.StatusSuspended && r.peek().wait.kind == waitSignal && r.peek().wait.name == in.Name {
 		r.record(out, flow.RecWoken, now).Number = s.Number
 	}
 	r.answerNumber(out, flow.FlagOK, s.Number)
@@ -240,10 +244,10 @@ func tell(out *flow.Out, w *flow.Waiter, o *Outcome) {
 // stepOutcome takes the end of an awaited run. One that belongs to no wait, or to one
 // that is over, changes nothing (S95, S106).
 func (r *Run) stepOutcome(now flow.Instant, in *flow.Input, out *flow.Out) {
-	if r.status != flow.StatusSuspended || r.past.wait.kind != waitRuns || r.past.wait.number != in.Number {
+	if r.status != flow.StatusSuspended || r.peek().wait.kind != waitRuns || r.peek().wait.number != in.Number {
 		return
 	}
-	w := &r.past.wait
+	w := &r.peek().wait
 	if w.open(in.Root) < 0 {
 		return
 	}
@@ -261,7 +265,7 @@ func (r *Run) stepOutcome(now flow.Instant, in *flow.Input, out *flow.Out) {
 
 // learn takes the end of an awaited run.
 func (r *Run) learn(rec *flow.Record) {
-	w := &r.past.wait
+	w := &r.past.book.wait
 	i := w.open(rec.Root)
 	o := Outcome{Status: rec.Status, Payload: rec.Payload, ErrType: rec.ErrType, ErrText: rec.ErrText}
 	w.known[i], w.ended[i] = o, true
@@ -332,10 +336,10 @@ func endStatus(k flow.RecordKind) flow.Status {
 
 // cancelAwaited asks the children that the run waits for to stop too.
 func (r *Run) cancelAwaited(in *flow.Input, out *flow.Out) {
-	if r.status != flow.StatusSuspended || r.past.wait.kind != waitRuns {
+	if r.status != flow.StatusSuspended || r.peek().wait.kind != waitRuns {
 		return
 	}
-	w := &r.past.wait
+	w := &r.peek().wait
 	var open []flow.RunID
 	for i, id := range w.awaited {
 		if !w.ended[i] {

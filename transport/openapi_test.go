@@ -113,6 +113,9 @@ func fieldsOf(t reflect.Type) []field {
 			continue
 		}
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if name == "-" { // not of the wire
+			continue
+		}
 		all = append(all, field{name, f.Type, options == "omitempty"})
 	}
 	return all

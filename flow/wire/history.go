@@ -9,7 +9,7 @@ import (
 
 // Bounds of what a body records. A value at the bound is legal.
 const (
-	MaxSteps    = 128 // steps, and signals to take, in one request
+	MaxSteps    = 100 // steps, and signals to take, in one request
 	MaxChildren = flow.MaxChildren
 	MaxAwaited  = flow.MaxAwaited
 	// MaxHistoryBytes bounds the history in one grant or one page; a single entry may be

@@ -285,7 +285,7 @@ func TestS84SuspendMoments(t *testing.T) {
 	}
 	id := s.submit("w", `{}`)
 	g := s.one("w1", "w")
-	for _, until := range []string{`{}`, `{"at_ms":-1}`, `{"at_ms":1.5}`, `{"signal":"x"}`, `{"runs":["` + id + `"]}`, `{"at_ms":1,"timeout_seconds":1}`, `{"at_ms":9223372036854775808}`} {
+	for _, until := range []string{`{}`, `{"at_ms":-1}`, `{"at_ms":1.5}`, `{"signal":""}`, `{"signal":"x","at_ms":1}`, `{"runs":[]}`, `{"runs":["` + id + `"]}`, `{"at_ms":1,"timeout_seconds":1}`, `{"at_ms":9223372036854775808}`} {
 		if a := s.end(g, "suspend", `,"until":`+until); a.status != 422 {
 			t.Errorf("suspend until %s answers %v", until, a)
 		}

@@ -105,8 +105,10 @@ func TestP87WrongRequests(t *testing.T) {
 			t.Errorf("GET %s answers %v", path, a)
 		}
 	}
-	for _, path := range []string{"steps", "children", "retry", "signals/x"} {
-		s.refused(s.post("/v1/runs/"+unknownRun+"/"+path, `{}`), 501, "not_supported")
+	for path, body := range map[string]string{
+		"steps": `{"fence":1,"state":{}}`, "children": `{"fence":1,"runs":[{"workflow":"w"}]}`, "retry": ``, "signals/x": `1`,
+	} {
+		s.refused(s.post("/v1/runs/"+unknownRun+"/"+path, body), 404, "unknown_run")
 	}
 	s.refused(s.post("/v1/workflows/w/events", `{}`), 501, "not_supported")
 }
