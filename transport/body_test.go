@@ -190,8 +190,8 @@ func TestR13BoundsOfABody(t *testing.T) {
 	a := newAPI(t)
 	g := a.hold("w")
 	run := "/v1/runs/" + g.RunID
-	steps := strings.Repeat(`{"name":"s","visit":1000000},`, 127) + `{"name":"` + long[:128] + `","cost_units":1099511627776}`
-	takes := strings.Repeat(`{"name":"s","visit":1},`, 127) + `{"name":"` + long[:128] + `","visit":1000000}`
+	steps := strings.Repeat(`{"name":"s","visit":1000000},`, 99) + `{"name":"` + long[:128] + `","cost_units":1099511627776}`
+	takes := strings.Repeat(`{"name":"s","visit":1},`, 99) + `{"name":"` + long[:128] + `","visit":1000000}`
 	a.send("POST", run+"/steps", `{"fence":1,"steps":[`+steps+`],"signals":[`+takes+`]}`).ok(200, nil)
 	children := strings.Repeat(`{"workflow":"x"},`, 127) + `{"workflow":"` + long[:128] + `"}`
 	a.send("POST", run+"/children", `{"fence":1,"step":"`+long[:128]+`","visit":1000000,"runs":[`+children+`]}`).ok(202, nil)

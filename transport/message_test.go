@@ -36,7 +36,7 @@ func TestR24Sentences(t *testing.T) {
 		{"POST /v1/runs/RUN/steps", `{"fence":1,"steps":[{"visit":1}]}`, "steps[0].name is required"},
 		{"POST /v1/runs/RUN/steps", `{"fence":1,"steps":[{"name":"s","visit":1.5}]}`, "steps[0].visit must be an integer from 1 to 1000000"},
 		{"POST /v1/runs/RUN/steps", `{"fence":1,"signals":[{"name":"s"}]}`, "signals[0].visit is required"},
-		{"POST /v1/runs/RUN/steps", `{"fence":1,"steps":[` + strings.Repeat(`{"name":"s"},`, 128) + `{"name":"s"}]}`, "steps must hold at most 128 entries"},
+		{"POST /v1/runs/RUN/steps", `{"fence":1,"steps":[` + strings.Repeat(`{"name":"s"},`, 100) + `{"name":"s"}]}`, "steps must hold at most 100 entries"},
 		{"POST /v1/runs/RUN/children", `{"fence":1}`, "runs is required"},
 		{"POST /v1/runs/RUN/children", `{"fence":1,"runs":[]}`, "runs must hold 1 to 128 entries"},
 		{"POST /v1/runs/RUN/children", `{"fence":1,"runs":[` + strings.Repeat(`{"workflow":"s"},`, 128) + `{"workflow":"s"}]}`, "runs must hold 1 to 128 entries"},
