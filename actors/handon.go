@@ -15,8 +15,10 @@ const (
 	// next ones.
 	maxHandOns = 64
 	// resolveFor is how long a run is left alone while a worker computes its key; then it
-	// is offered again.
+	// is offered again, maxAsked times in all. A run whose key nobody computes stays under
+	// its stamp: workers of its own version must not wait for one that doesn't answer.
 	resolveFor = 5 * flow.Second
+	maxAsked   = 3
 	// maxWarned bounds the pairs of gates of which a shard remembers that it has warned.
 	maxWarned = 1000
 	// sweepKeys bounds the keys that one message looks at for a new declaration.
@@ -244,6 +246,7 @@ func (s *shard) handOnHeads(slot *keySlot, o occasion) bool {
 		case resolveHead:
 			s.askForKey(slot, def)
 			return false
+		case handHeadOn:
 		}
 		id, _, _ := slot.key.Head()
 		run := s.st.runs[id]
@@ -283,10 +286,22 @@ func (s *shard) handOn(slot *runSlot, stamp *flow.Stamp) {
 // askForKey sends the head of a key's queue to a worker of def, which computes its key.
 func (s *shard) askForKey(slot *keySlot, def *flow.Definition) {
 	id, _, _ := slot.key.Head()
-	if slot.resolving.run == id && slot.resolving.until > s.now {
+	r := &slot.resolving
+	if r.run != id || r.def != def {
+		*r = resolving{run: id, def: def}
+	}
+	if r.until > s.now {
 		return
 	}
-	slot.resolving = resolving{run: id, until: s.now.Add(resolveFor)}
+	if r.asked == maxAsked {
+		slot.judged = judgement{occasion: occasion{def, true}, run: id}
+		s.mark(slot)
+		s.node.cfg.Logger.Warn("no worker computes the key of a run under newer gates: it stays under its own",
+			"run_id", id.String(), "workflow", def.Workflow, "version", def.Version)
+		return
+	}
+	r.asked++
+	r.until = s.now.Add(resolveFor)
 	s.timers.armKey(slot, slot.resolving.until)
 	c := Candidate{Run: id, Def: def, Params: s.st.runs[id].run.Params()}
 	s.effects = append(s.effects, effect{kind: effectCandidate, candidate: c})
@@ -295,6 +310,8 @@ func (s *shard) askForKey(slot *keySlot, def *flow.Definition) {
 // resolving is a run whose key a worker was asked for: until then it isn't admitted.
 type resolving struct {
 	run   flow.RunID
+	def   *flow.Definition
+	asked int
 	until flow.Instant
 }
 

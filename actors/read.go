@@ -44,6 +44,9 @@ func (s *shard) look(slot *runSlot) look {
 	case flow.StatusQueued:
 		if key := s.st.keys[l.Stamp.Home(l.Workflow)]; key != nil {
 			l.wait = key.key.Explain(s.now, l.Submitted, id(slot))
+			if key.resolving.run == id(slot) && key.held(s.now) {
+				l.wait = flow.Wait{Reason: flow.WaitCluster, Position: l.wait.Position}
+			}
 		}
 	default:
 	}

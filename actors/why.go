@@ -102,7 +102,7 @@ func sentence(l *look) string {
 	case flow.WaitChild:
 		return fmt.Sprintf("It is suspended until %d other runs have ended, the first of them %s.", len(w.Runs), w.Runs[0])
 	case flow.WaitCluster:
-		return "A message about it is on its way between shards."
+		return "A message about it is on its way: between shards, or to a worker that computes its key under newer gates."
 	default:
 		return "No gate holds it: it starts as soon as a worker has credit."
 	}

@@ -2,8 +2,10 @@ package pyrula
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 
 	"github.com/pyrula/pyrula-node/flow"
 	"github.com/pyrula/pyrula-node/flow/wire"
@@ -73,21 +75,45 @@ func (r *Run) RunChild(workflow string, params any, opts ...StartOption) (json.R
 // such run.
 type Outcome = wire.Outcome
 
-// WaitRuns waits until all of the runs have ended, at most 128, suspended; see [Run.Sleep].
-// They may be children or any others. After it, [Child.Result] of each answers at once.
+// WaitRuns waits until all of the runs have ended, at most 128 different ones, suspended;
+// see [Run.Sleep]. They may be children or any others. After it, [Child.Result] of each
+// answers at once. Errors: [ErrInvalid] for ids that can't be waited for, and the
+// context's cause when the body should stop.
 func (r *Run) WaitRuns(ids ...string) ([]Outcome, error) {
 	if len(ids) == 0 {
 		return nil, nil
+	}
+	if err := checkAwaited(ids); err != nil {
+		return nil, Permanent(fmt.Errorf("%w: %w", ErrInvalid, err))
 	}
 	id, known, err := r.ops.begin(opRuns, ids[0])
 	if err != nil {
 		return nil, err
 	}
-	if known != nil {
-		return known.wait.Outcomes, nil
+	defer r.ops.end()
+	if known == nil {
+		r.ops.suspend(wire.Suspend{Until: wire.Until{Runs: slices.Clone(ids)}, Step: ids[0], Visit: id.visit})
 	}
-	r.ops.suspend(wire.Suspend{Until: wire.Until{Runs: ids}, Step: ids[0], Visit: id.visit})
-	return nil, nil
+	all := known.wait.Outcomes
+	if !slices.EqualFunc(all, ids, func(o Outcome, id string) bool { return o.RunID == id }) {
+		r.ops.mismatch(fmt.Errorf("%w: the body waits for runs %q where the outcomes of others are recorded for %s",
+			ErrNondeterministic, ids, known.opID))
+	}
+	r.ops.remember(all)
+	return slices.Clone(all), nil
+}
+
+// checkAwaited refuses what a node would refuse when the body has ended already.
+func checkAwaited(ids []string) error {
+	if len(ids) > wire.MaxAwaited {
+		return fmt.Errorf("a wait is for at most %d runs, not %d", wire.MaxAwaited, len(ids))
+	}
+	for i, id := range ids {
+		if run, err := flow.ParseRunID(id); err != nil || run.String() != id || slices.Contains(ids[:i], id) {
+			return fmt.Errorf("run %q: it must be a run id that stands once", id)
+		}
+	}
+	return nil
 }
 
 // await is the result of one run, suspended until it has ended.
@@ -102,25 +128,26 @@ func (r *Run) await(runID string) (json.RawMessage, error) {
 	return resultOfOutcome(&all[0])
 }
 
-// outcome is how a run ended, if the history says so behind which the body is.
+// remember keeps outcomes that the body has been given, for those who ask again.
+func (o *operations) remember(all []wire.Outcome) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.outcomes == nil {
+		o.outcomes = map[string]*wire.Outcome{}
+	}
+	for i := range all {
+		o.outcomes[all[i].RunID] = &all[i]
+	}
+}
+
+// outcome is how a run ended, if the body has been given that before.
 func (o *operations) outcome(runID string) *wire.Outcome {
 	if o == nil {
 		return nil
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for i := range o.history[:o.next] {
-		w := o.history[i].wait
-		if w == nil {
-			continue
-		}
-		for j := range w.Outcomes {
-			if w.Outcomes[j].RunID == runID {
-				return &w.Outcomes[j]
-			}
-		}
-	}
-	return nil
+	return o.outcomes[runID]
 }
 
 func resultOfOutcome(o *wire.Outcome) (json.RawMessage, error) {
@@ -139,25 +166,33 @@ func (r *Run) start(sub Submission) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	id, known, err := r.ops.begin(opChildren, sub.Workflow)
-	switch {
-	case err != nil:
+	if body.Trigger != "" {
+		return "", Permanent(fmt.Errorf("%w: a child has no trigger of its own, and %q is given", ErrInvalid, body.Trigger))
+	}
+	o := r.ops
+	id, known, err := o.begin(opChildren, sub.Workflow)
+	if err != nil {
 		return "", err
-	case known != nil && known.step != nil:
+	}
+	defer o.end()
+	switch {
+	case known == nil:
+	case known.step != nil:
 		return "", &StepError{Name: known.name, Type: known.step.Error.Type, Message: known.step.Error.Message}
-	case known != nil:
+	default:
 		return known.group.Runs[0], nil
 	}
-	run, err := r.ops.startOne(id, sub.d, &body)
+	run, err := o.startOne(id, sub.d, &body)
 	if err != nil {
 		err = fmt.Errorf("start a child of workflow %q: %w", sub.Workflow, err)
-		r.ops.fail(id, err)
+		o.fail(id, err)
 	}
 	return run, err
 }
 
 func (o *operations) startOne(id opID, d *definition, body *wire.Submit) (string, error) {
-	if err := o.s.w.client.introduce(o.h.run, d); err != nil {
+	c := o.s.w.client
+	if err := c.introduce(o.h.run, d); err != nil {
 		return "", err
 	}
 	req := request{
@@ -170,7 +205,15 @@ func (o *operations) startOne(id opID, d *definition, body *wire.Submit) (string
 		},
 	}
 	var out wire.ChildrenStarted
-	if err := o.s.insist(o.s.base, o.h, &req, &out); err != nil {
+	err := o.s.insist(o.h.run, o.h, &req, &out)
+	if d != nil && errors.Is(err, ErrNotDeclared) {
+		// The node has lost what it knew, say a trial node that began anew.
+		c.known.Delete(d)
+		if err = c.introduce(o.h.run, d); err == nil {
+			err = o.s.insist(o.h.run, o.h, &req, &out)
+		}
+	}
+	if err != nil {
 		return "", err
 	}
 	if len(out.RunIDs) != 1 {

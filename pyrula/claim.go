@@ -13,6 +13,10 @@ import (
 // claimBackoffMax bounds the wait between claims that fail.
 const claimBackoffMax = 30 * time.Second
 
+// ownClaimEvery is how long claims may travel with other requests before a worker that has
+// key functions sends one of its own.
+const ownClaimEvery = time.Second
+
 // claims asks for runs whenever there are free places, until ctx ends or the node
 // refuses for good. A claim isn't repeated blindly: an answer that is lost may have
 // granted runs, and those wait for their leases to run out.
@@ -57,11 +61,22 @@ func (s *shift) claim(ctx context.Context, credit int) (granted int, asked bool,
 	if err := s.w.client.attempt(ctx, &req, &out); err != nil {
 		return 0, false, err
 	}
+	s.asked.Store(int64(s.w.now().Sub(s.began)))
 	if asked = len(out.Resolve) > 0; asked {
-		go s.resolve(out.Resolve)
+		s.ask(out.Resolve)
 	}
 	s.dry.Store(len(out.Runs) < credit)
 	return s.adopt(out.Runs, sent), asked, nil
+}
+
+// mayCarry says whether a request that ends a run may claim the next one: while there is
+// work at hand. Only the answer to a claim of its own asks for keys, so a worker that has
+// key functions sends one now and then, however busy it is.
+func (s *shift) mayCarry() bool {
+	if s.dry.Load() || s.draining.Load() {
+		return false
+	}
+	return !s.w.functionKeys || s.w.now().Sub(s.began)-time.Duration(s.asked.Load()) < ownClaimEvery
 }
 
 func (s *shift) claimOf(credit int, wait time.Duration) *wire.Claim {

@@ -31,12 +31,18 @@ type fakeNode struct {
 	hasty    bool          // long polls are answered at once
 	mostUsed map[string]int
 	seen     map[string]int // entries of each kind
+
+	pageOf     int64 // entries of a history in a grant and in a page; 0 means all
+	room       int   // entries that a run may keep; 0 means any number
+	candidates []wire.Candidate
+	resolved   []wire.Resolve
+	schedules  map[string]wire.ScheduleView
 }
 
-// refusal refuses one submit or one completion.
+// refusal refuses one request, or one entry of a submit or a completion.
 type refusal struct {
-	request int    // the n-th entry of a submit or a completion that the node has seen, from 0
-	kind    string // "submit" or "complete"
+	request int    // the n-th of its kind that the node has seen, from 0
+	kind    string // "submit", "complete", "steps", "children", "history" or "suspend"
 	err     error
 }
 
@@ -71,12 +77,13 @@ type fakeRun struct {
 	result    json.RawMessage
 	failure   *wire.RunError
 	log       []string // what happened, for tests
+	fakeBook
 }
 
 func newFakeNode() *fakeNode {
 	return &fakeNode{
 		declared: map[string]wire.Declaration{}, requests: map[string]*fakeRun{}, once: map[string]*fakeRun{},
-		changed: make(chan struct{}), mostUsed: map[string]int{}, seen: map[string]int{},
+		changed: make(chan struct{}), mostUsed: map[string]int{}, seen: map[string]int{}, schedules: map[string]wire.ScheduleView{},
 	}
 }
 
@@ -103,7 +110,7 @@ func (n *fakeNode) sweep() {
 			}
 			n.touch()
 		}
-		if r.status == flow.StatusSuspended && !now.Before(r.wake) {
+		if r.status == flow.StatusSuspended && n.over(r) {
 			r.status = flow.StatusQueued
 			n.touch()
 		}
@@ -175,6 +182,7 @@ func (n *fakeNode) run(i int) fakeRun {
 	n.sweep()
 	r := *n.runs[i]
 	r.log = slices.Clone(r.log)
+	r.fakeBook = r.clone()
 	return r
 }
 
@@ -271,6 +279,7 @@ func (n *fakeNode) keyOf(sub wire.Submit) (string, error) {
 
 func (n *fakeNode) Claim(ctx context.Context, c wire.Claim) (wire.Claimed, error) {
 	var grants []wire.Grant
+	var ask []wire.Candidate
 	var refused error
 	err := n.await(ctx, time.Duration(c.WaitMS)*time.Millisecond, func() bool {
 		for _, w := range c.Workflows {
@@ -281,12 +290,13 @@ func (n *fakeNode) Claim(ctx context.Context, c wire.Claim) (wire.Claimed, error
 			}
 		}
 		grants = n.grant(c)
-		return len(grants) > 0 || c.WaitMS == 0
+		ask, n.candidates = n.candidates, nil
+		return len(grants)+len(ask) > 0 || c.WaitMS == 0
 	})
 	if err == nil {
 		err = refused
 	}
-	return wire.Claimed{Runs: grants}, err
+	return wire.Claimed{Runs: grants, Resolve: ask}, err
 }
 
 func (n *fakeNode) grant(c wire.Claim) []wire.Grant {
@@ -311,9 +321,11 @@ func (n *fakeNode) grant(c wire.Claim) []wire.Grant {
 		r.resumed = false
 		r.expiry = time.Now().Add(margin(n.lease(r)))
 		r.log = append(r.log, "granted to "+c.Worker)
+		h := r.page(0, n.pageOf)
 		grants = append(grants, wire.Grant{
 			RunID: r.id, Workflow: r.sub.Workflow, Version: d.Version, Key: r.key, Params: r.sub.Params, Attempt: r.attempt,
 			Fence: r.fence, LeaseSeconds: n.lease(r).Seconds(), CancelRequested: r.cancelled,
+			Steps: h.Steps, Waits: h.Waits, Children: h.Children, HistoryNext: h.Next, Signals: r.signals(),
 		})
 	}
 	return grants
@@ -417,19 +429,6 @@ func (n *fakeNode) Fail(_ context.Context, id flow.RunID, f wire.Fail) (wire.End
 		}
 		r.status, r.wake = flow.StatusSuspended, time.Now().Add(wait)
 		r.log = append(r.log, "retrying")
-	})
-	if err != nil {
-		return wire.Ended{}, err
-	}
-	return wire.Ended{RunID: r.id, Status: r.status.String()}, nil
-}
-
-func (n *fakeNode) Suspend(_ context.Context, id flow.RunID, s wire.Suspend) (wire.Ended, error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	r, err := n.ending(id.String(), "suspend", s.Fence, func(r *fakeRun) {
-		r.status, r.wake, r.resumed = flow.StatusSuspended, time.UnixMilli(*s.Until.AtMS), true
-		r.log = append(r.log, "handed back")
 	})
 	if err != nil {
 		return wire.Ended{}, err

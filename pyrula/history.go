@@ -80,18 +80,25 @@ func recordedOf(h *wire.History) []recorded {
 // operations are the durable operations of one hold. The body calls them one after
 // another: the k-th must be the k-th of the history, as far as that goes, and from there
 // on they are new.
+//
+// What only the operation under way reads and changes has no lock: history, next, visits,
+// kept and failed. begin and end see to it that there is at most one.
 type operations struct {
 	s *shift
 	h *hold
 
+	history []recorded
+	next    int
+	visits  map[opID]int64 // with visit zero: calls so far
+	kept    []string       // names of signals that no wait has got
+	failed  *wire.Step     // the last step failed, and isn't recorded unless the body goes on
+
 	mu         sync.Mutex
-	history    []recorded
-	next       int
-	visits     map[opID]int64 // with visit zero: calls so far
-	kept       []string       // names of signals that no wait has got
-	failed     *wire.Step     // the last step failed, and isn't recorded unless the body goes on
-	suspension *wire.Suspend  // the body has ended for a durable wait
-	broken     error          // the body doesn't match its history
+	busy       *opID                    // the operation under way
+	barred     error                    // why the body can call none any more
+	suspension *wire.Suspend            // the body has ended for a durable wait
+	broken     error                    // the body doesn't match its history
+	outcomes   map[string]*wire.Outcome // of runs that the body has waited for
 }
 
 func newOperations(s *shift, h *hold, g *wire.Grant) *operations {
@@ -111,15 +118,18 @@ func (o *operations) learn(h *wire.History) {
 }
 
 // fetch reads the pages of the history that the grant had no room for.
-func (o *operations) fetch(ctx context.Context, next *int64) error {
+func (o *operations) fetch(next *int64) error {
 	for next != nil {
 		page := new(wire.History)
 		req := request{
 			method: http.MethodGet, path: path(wire.PathRuns, o.h.run.ID, "steps"),
 			query: url.Values{"after": {strconv.FormatInt(*next, 10)}},
 		}
-		if err := o.s.insist(ctx, o.h, &req, page); err != nil {
-			return err
+		if err := o.s.insist(o.h.run, o.h, &req, page); err != nil {
+			return fmt.Errorf("read the history: %w", err)
+		}
+		if page.Next != nil && *page.Next <= *next {
+			return fmt.Errorf("read the history: %w: the page behind entry %d is followed by one behind %d", ErrBadAnswer, *next, *page.Next)
 		}
 		o.learn(page)
 		next = page.Next
@@ -128,23 +138,23 @@ func (o *operations) fetch(ctx context.Context, next *int64) error {
 }
 
 // begin is the start of every durable operation: it says which visit it is, and gives
-// back what is recorded of it. When the body doesn't match its history, begin doesn't
-// return: the body's goroutine ends.
+// back what is recorded of it. Unless it gives an error, the caller has to end what it began.
+// When the body doesn't match its history, begin doesn't return: the body's goroutine
+// ends.
 func (o *operations) begin(kind opKind, name string) (opID, *recorded, error) {
 	if o == nil {
 		return opID{}, nil, fmt.Errorf("%w: this run isn't held by a worker", ErrInvalid)
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if cause := context.Cause(o.h.run); cause != nil {
-		return opID{}, nil, cause
+	id := opID{kind: kind, name: name}
+	if err := o.enter(&id); err != nil {
+		return id, nil, err
 	}
 	if err := o.goOn(); err != nil {
-		return opID{}, nil, err
+		o.end()
+		return id, nil, err
 	}
-	count := opID{kind: kind, name: name}
-	o.visits[count]++
-	id := opID{kind, name, o.visits[count]}
+	o.visits[id]++
+	id.visit = o.visits[id]
 	if o.next == len(o.history) {
 		return id, nil, nil
 	}
@@ -156,8 +166,51 @@ func (o *operations) begin(kind opKind, name string) (opID, *recorded, error) {
 	return id, r, nil
 }
 
+// enter lets an operation in when none is under way. The clock is read once more: a
+// process that was stopped finds its timers late, and what begins here may be a step.
+func (o *operations) enter(id *opID) error {
+	held := o.h.lease.held()
+	if cause := context.Cause(o.h.run); cause != nil {
+		return cause
+	}
+	if !held {
+		return ErrLeaseLost
+	}
+	o.mu.Lock()
+	busy, barred := o.busy, o.barred
+	if busy == nil && barred == nil {
+		o.busy = id
+	}
+	o.mu.Unlock()
+	switch {
+	case barred != nil:
+		return barred
+	case busy != nil:
+		o.mismatch(fmt.Errorf("%w: the body asks for %s while %s is under way: call one after another, and none in a step's function",
+			ErrNondeterministic, id, busy))
+	}
+	return nil
+}
+
+// end ends the operation under way.
+func (o *operations) end() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.busy = nil
+}
+
+// bar lets the body call no operation any more: what it has just seen won't be seen by a
+// later run of it, so what it does now may not be what that one does.
+func (o *operations) bar(err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.barred == nil {
+		o.barred = err
+	}
+}
+
 // goOn records the step that failed last, now that the body goes on behind it: only so
-// does a later run of the body take the same path. The lock is held.
+// does a later run of the body take the same path.
 func (o *operations) goOn() error {
 	if o.failed == nil {
 		return nil
@@ -171,7 +224,11 @@ func (o *operations) goOn() error {
 
 // mismatch ends a body that isn't the one that recorded the history.
 func (o *operations) mismatch(err error) {
-	o.broken = err
+	o.mu.Lock()
+	if o.broken == nil {
+		o.broken = err
+	}
+	o.mu.Unlock()
 	o.h.stop(err)
 	runtime.Goexit()
 }
@@ -180,7 +237,12 @@ func (o *operations) mismatch(err error) {
 func (o *operations) unfinished() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.next == len(o.history) || context.Cause(o.h.run) != nil {
+	switch {
+	case context.Cause(o.h.run) != nil:
+		return nil
+	case o.busy != nil:
+		return fmt.Errorf("%w: the body returned while %s is under way", ErrNondeterministic, o.busy)
+	case o.next == len(o.history):
 		return nil
 	}
 	return fmt.Errorf("%w: the body returned where %s is recorded", ErrNondeterministic, o.history[o.next].opID)
@@ -189,8 +251,8 @@ func (o *operations) unfinished() error {
 // suspend ends the body's goroutine for a durable wait; what it waits for is told to the
 // node when the body has ended. It doesn't return.
 func (o *operations) suspend(w wire.Suspend) {
-	o.mu.Lock()
 	w.Fence = o.h.run.Fence
+	o.mu.Lock()
 	if o.suspension == nil {
 		o.suspension = &w
 	}
@@ -199,12 +261,25 @@ func (o *operations) suspend(w wire.Suspend) {
 	runtime.Goexit()
 }
 
+// close ends the operations of a body that has ended, and says whether one has ended it:
+// for a wait, or because it doesn't match its history.
+func (o *operations) close() (suspension *wire.Suspend, broken error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.barred == nil {
+		o.barred = errBodyEnded
+	}
+	return o.suspension, o.broken
+}
+
+var errBodyEnded = errors.New("the body has ended")
+
 // record tells the node what the body has done, and returns when that is durable.
 func (o *operations) record(body wire.Steps) (*wire.Recorded, error) {
 	body.Fence = o.h.run.Fence
 	out := new(wire.Recorded)
 	req := request{method: http.MethodPost, path: path(wire.PathRuns, o.h.run.ID, "steps"), body: body}
-	err := o.s.insist(o.s.base, o.h, &req, out)
+	err := o.s.insist(o.h.run, o.h, &req, out)
 	switch {
 	case errors.Is(err, ErrStepConflict):
 		o.mismatch(fmt.Errorf("%w: %w", ErrNondeterministic, err))
@@ -217,22 +292,26 @@ func (o *operations) record(body wire.Steps) (*wire.Recorded, error) {
 	return out, nil
 }
 
-// insist sends a request for a hold and repeats it while the lease holds. An answer that
-// says that the run isn't ours ends the lease. Errors: ErrLeaseLost, and what the node
-// refuses.
+// insist sends a request for a hold and repeats it while the lease holds and ctx lives: one
+// that was sent is never given up for ctx's end, since what it tells has happened. An answer
+// that says that the run isn't ours ends the lease. Errors: the cause of the run's end, and
+// what the node refuses.
 func (s *shift) insist(ctx context.Context, h *hold, req *request, out any) error {
 	for n := 0; ; n++ {
-		err := s.w.client.attempt(ctx, req, out)
+		err := s.w.client.attempt(s.base, req, out)
 		switch {
 		case err == nil:
 			return nil
 		case errors.Is(err, ErrStaleFence) || errors.Is(err, ErrRunEnded) || errors.Is(err, ErrUnknownRun):
 			h.lease.refuse()
-			return ErrLeaseLost
-		case !retryable(err):
+		case s.base.Err() == nil && !retryable(err):
 			return err
-		case !h.lease.held() || pause(ctx, max(backoff(n, backoffMax), retryAfter(err))) != nil:
-			return ErrLeaseLost
+		case h.lease.held() && pause(ctx, max(backoff(n, backoffMax), retryAfter(err))) == nil:
+			continue
 		}
+		if cause := context.Cause(h.run); cause != nil {
+			return cause
+		}
+		return ErrLeaseLost
 	}
 }

@@ -88,7 +88,7 @@ func (r *reports) send(batch []*report) {
 			return
 		}
 		// A repeat claims nothing: the claim may be why the node couldn't take it.
-		rest, err := r.sendOnce(batch, n == 0 && !s.dry.Load() && !s.draining.Load())
+		rest, err := r.sendOnce(batch, n == 0 && s.mayCarry())
 		if len(rest) == 0 {
 			return
 		}

@@ -3,11 +3,40 @@ package pyrula
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
+	"slices"
 
 	"github.com/pyrula/pyrula-node/flow"
 	"github.com/pyrula/pyrula-node/flow/wire"
 )
+
+// maxCandidateLists bounds the lists of candidates that wait for their keys. What has no
+// room is dropped: the node asks again.
+const maxCandidateLists = 16
+
+// ask takes candidates in for the one goroutine that computes keys, so that a slow key
+// function holds no claim back.
+func (s *shift) ask(candidates []wire.Candidate) {
+	select {
+	case s.candidates <- candidates:
+	default:
+	}
+}
+
+// resolves computes keys until the shift ends.
+func (s *shift) resolves() {
+	for {
+		select {
+		case list := <-s.candidates:
+			for some := range slices.Chunk(list, wire.MaxBatch) {
+				s.resolve(some)
+			}
+		case <-s.base.Done():
+			return
+		}
+	}
+}
 
 // resolve computes the keys of queued runs that this worker's newer gates may hand on, and
 // tells the node. The worker holds none of them. An answer that is lost does no harm: the
@@ -38,13 +67,18 @@ func (s *shift) resolve(candidates []wire.Candidate) {
 	}
 }
 
-// keysOf computes function keys from encoded parameters. A panic of a key function is an
-// error.
+// keysOf computes function keys from encoded parameters. A panic of the user's code, of a
+// key function or in decoding, is an error.
 func keysOf[In any](d *definition, keys resolver[In]) func(json.RawMessage) (*wire.StampKeys, error) {
-	return func(params json.RawMessage) (*wire.StampKeys, error) {
+	return func(params json.RawMessage) (out *wire.StampKeys, err error) {
+		defer func() {
+			if p := recover(); p != nil {
+				out, err = nil, fmt.Errorf("panic: %v", p)
+			}
+		}()
 		var in In
 		if err := json.Unmarshal(params, &in); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("decode params into %v: %w", d.input, err)
 		}
 		stamp, err := keys.stamp(d, in)
 		switch {

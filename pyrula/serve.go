@@ -54,7 +54,10 @@ func (s *shift) execute(h *hold) (out outcome) {
 	if err != nil {
 		return outcome{err: Permanent(err), failure: typeParams}
 	}
-	if h.run.ops.fetch(h.run, h.rest) != nil || !s.mayStart(h) {
+	if err := h.run.ops.fetch(h.rest); err != nil {
+		return outcome{err: err, notStarted: h.run.Err() != nil}
+	}
+	if !s.mayStart(h) {
 		return outcome{notStarted: true}
 	}
 	result, err := body(h.run)
@@ -89,16 +92,16 @@ func (s *shift) mayStart(h *hold) bool {
 
 // finish tells the node what came of a hold, and lets it go.
 func (s *shift) finish(h *hold, out outcome) {
-	ops := h.run.ops
+	suspension, broken := h.run.ops.close()
 	switch {
 	case out.notStarted:
 		s.handBack(h)
 	case !h.lease.held():
 		h.run.Log.Warn("the lease was lost, so the body's end is not reported", "fence", h.run.Fence, "err", out.err)
-	case ops.broken != nil:
-		s.fail(h, outcome{err: Permanent(ops.broken), failure: typeNondeterministic})
-	case ops.suspension != nil:
-		s.suspend(h, *ops.suspension)
+	case broken != nil:
+		s.fail(h, outcome{err: Permanent(broken), failure: typeNondeterministic})
+	case suspension != nil:
+		s.suspend(h, *suspension)
 	case out.err == nil:
 		s.reports.add(&report{h: h, result: out.result})
 		return // the report lets go
@@ -135,24 +138,39 @@ func (s *shift) handBack(h *hold) {
 }
 
 // suspend tells the node what the run waits for. While there is work at hand the request
-// also claims a run for the place that is free now.
+// also claims a run for the place that is free now; a repeat claims nothing, since the
+// claim may be why the node couldn't take it.
 func (s *shift) suspend(h *hold, body wire.Suspend) {
-	if !s.dry.Load() && !s.draining.Load() {
+	at := path(wire.PathRuns, h.run.ID, "suspend")
+	if s.mayCarry() {
 		body.Claim = s.claimOf(1, 0)
 	}
-	req := request{method: http.MethodPost, path: path(wire.PathRuns, h.run.ID, "suspend"), body: body}
 	sent := s.w.now() // before the request leaves: leases of the granted runs count from here (R1)
 	var out wire.Ended
-	err := s.insist(s.base, h, &req, &out)
+	err := s.send(s.base, at, body, &out)
+	if retryable(err) && pause(s.base, max(backoff(0, backoffMax), retryAfter(err))) == nil {
+		body.Claim = nil
+		err = s.insist(s.base, h, &request{method: http.MethodPost, path: at, body: body}, &out)
+	}
 	switch {
-	case errors.Is(err, ErrInvalid):
-		s.fail(h, outcome{err: Permanent(err), failure: typeNondeterministic})
-	case err != nil:
-		h.run.Log.Warn("the node didn't take the run's suspension", "fence", h.run.Fence, "err", err)
-	case out.Runs != nil:
+	case err == nil && out.Runs != nil:
 		s.dry.Store(len(*out.Runs) == 0)
 		s.slots.give(-s.adopt(*out.Runs, sent))
+	case err == nil:
+	case errors.Is(err, ErrInvalid) || errors.Is(err, ErrStepConflict):
+		// The node counts other operations than the body.
+		s.fail(h, outcome{err: Permanent(err), failure: typeNondeterministic})
+	case isRefusal(err) && h.lease.held():
+		s.fail(h, outcome{err: fmt.Errorf("suspend: %w", err)})
+	default:
+		h.run.Log.Warn("the node didn't take the run's suspension", "fence", h.run.Fence, "err", err)
 	}
+}
+
+// isRefusal says whether an error is a node's answer that a repeat won't change.
+func isRefusal(err error) bool {
+	_, answered := errors.AsType[*APIError](err)
+	return answered && !retryable(err) && !errors.Is(err, ErrStaleFence) && !errors.Is(err, ErrRunEnded) && !errors.Is(err, ErrUnknownRun)
 }
 
 // tell sends the end of a hold and repeats it until it is taken, refused, or the

@@ -33,16 +33,22 @@ type shift struct {
 	dry      atomic.Bool // the last claim brought less than it asked for: there is no work at hand
 	draining atomic.Bool
 	reports  reports
+
+	candidates chan []wire.Candidate // runs whose keys the node asks for
+	began      time.Time
+	asked      atomic.Int64 // when a claim of its own was last answered, since began
 }
 
 func newShift(ctx context.Context, w *Worker) *shift {
 	base, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s := &shift{
 		w: w, log: &logger{w.cfg.Logger.With("worker", w.cfg.Name)}, holds: newHolds(), slots: newSlots(w.cfg.Concurrency),
-		base: base, stop: stop, patience: w.patience(),
+		base: base, stop: stop, patience: w.patience(), candidates: make(chan []wire.Candidate, maxCandidateLists),
+		began: w.now(),
 	}
 	s.reports.s = s
 	go s.heartbeats()
+	go s.resolves()
 	return s
 }
 

@@ -16,28 +16,26 @@ const sleepName = "sleep"
 // Sleep suspends the run for a span of time: its slot is free meanwhile, no worker is
 // needed, and restarts change nothing (P54). The body's goroutine ends here, its deferred
 // calls run, and when the time is over the body is run again from its start, with what it
-// has recorded. A span that isn't positive is no operation: Sleep returns at once.
+// has recorded. The span is counted by the worker's clock when Sleep is called for the
+// first time.
+//
+// A span that isn't positive suspends too, for no time: whether time.Until is positive
+// depends on the clock, and which operations a body calls must not.
 //
 // Error: the context's cause when the body should stop.
-func (r *Run) Sleep(span time.Duration) error {
-	if span <= 0 {
-		return nil
-	}
-	return r.sleep(func() time.Time { return time.Now().Add(span) })
-}
+func (r *Run) Sleep(span time.Duration) error { return r.SleepUntil(time.Now().Add(span)) }
 
-// SleepUntil is [Run.Sleep] until a moment, before the year 2262. One that has passed
-// still suspends, so that it is an operation in every run of the body.
-func (r *Run) SleepUntil(t time.Time) error {
-	return r.sleep(func() time.Time { return t })
-}
-
-func (r *Run) sleep(until func() time.Time) error {
+// SleepUntil is [Run.Sleep] until a moment, in whole milliseconds and never early. One
+// that has passed suspends for no time.
+func (r *Run) SleepUntil(at time.Time) error {
 	id, known, err := r.ops.begin(opSleep, sleepName)
-	if err != nil || known != nil {
+	if err != nil {
 		return err
 	}
-	at := until()
+	defer r.ops.end()
+	if known != nil {
+		return nil
+	}
 	ms := at.UnixMilli()
 	if at.Nanosecond()%int(time.Millisecond) != 0 {
 		ms++ // never early
@@ -64,7 +62,8 @@ func (s Signal) Decode(v any) error {
 // [Run.Sleep]. Signals are kept from the moment at which the run was submitted, and each
 // wait gets the oldest that none has got. With a timeout above zero the wait ends with
 // [ErrSignalTimeout] when none comes in time; zero waits for ever, and less than zero not
-// at all.
+// at all: it asks for a signal that is kept already. A timeout of more than 100 years is
+// one of 100 years.
 //
 // Errors: [ErrSignalTimeout], and the context's cause when the body should stop.
 func (r *Run) WaitSignal(name string, timeout time.Duration) (Signal, error) {
@@ -76,6 +75,7 @@ func (r *Run) WaitSignal(name string, timeout time.Duration) (Signal, error) {
 	if err != nil {
 		return none, err
 	}
+	defer r.ops.end()
 	if known != nil {
 		return signalOf(known.wait)
 	}
@@ -89,7 +89,7 @@ func (r *Run) WaitSignal(name string, timeout time.Duration) (Signal, error) {
 	until := wire.Until{Signal: name}
 	switch {
 	case timeout > 0:
-		until.TimeoutSeconds = new(timeout.Seconds())
+		until.TimeoutSeconds = new(min(timeout.Seconds(), wire.Seconds(flow.MaxTimeout)))
 	case timeout < 0:
 		until.TimeoutSeconds = new(0.0)
 	}

@@ -74,6 +74,8 @@ type Worker struct {
 	definitions map[string]*definition
 	workflows   []Definition
 	now         func() time.Time // the monotonic clock; tests stop it
+
+	functionKeys bool // one of the workflows has a key that only its code can compute
 }
 
 // Work runs the bodies of workflows until ctx ends, with the default
@@ -107,6 +109,7 @@ func (c *Client) NewWorker(cfg WorkerConfig, workflows ...Definition) (*Worker, 
 			return nil, d.wrong("name", "must be served once by a worker")
 		}
 		w.definitions[d.name] = d
+		w.functionKeys = w.functionKeys || d.functionKey()
 	}
 	return w, nil
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/pyrula/pyrula-node/flow"
 )
@@ -66,6 +67,49 @@ func TestP26EveryChangeHasItsEvent(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, w.run.Events()); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
+// Fails when what a body records, or what comes from other runs, has no event, the wrong
+// one, or a wrong field; or state, watchers and what they are told have one (P26, S100).
+func TestP26S100EventsOfABody(t *testing.T) {
+	w := newWorld(t)
+	w.now = epoch
+	record(w)
+	at := epoch + second
+	want := []flow.Event{
+		{Type: flow.EventInit, At: epoch, Version: "2"},
+		{Type: flow.EventClaimed, At: epoch, Fence: 1, Worker: "w1", Version: "2"},
+		{Type: flow.EventStepCompleted, At: epoch, Fence: 1, Name: "a", Visit: 1},
+		{Type: flow.EventStepFailed, At: epoch, Fence: 1, Name: "b", Visit: 1, ErrType: "E", ErrText: "boom"},
+		{Type: flow.EventStepCompleted, At: epoch, Fence: 1, Name: "a", Visit: 2},
+		{Type: flow.EventChildrenStarted, At: epoch, Fence: 1, Name: "kids", Visit: 1, Runs: testIDs(5, 6)},
+		{Type: flow.EventChildrenStarted, At: epoch, Fence: 1, Name: "others", Visit: 1, Runs: testIDs(7)},
+		{Type: flow.EventSignalReceived, At: epoch, Name: "x"},
+		{Type: flow.EventSignalReceived, At: epoch, Name: "x"},
+		{Type: flow.EventSuspended, At: epoch, Fence: 1, Name: "nap", Visit: 1, Until: epoch},
+		{Type: flow.EventResumed, At: epoch},
+		{Type: flow.EventClaimed, At: epoch, Fence: 2, Worker: "w1", Version: "2"},
+		{Type: flow.EventSuspended, At: epoch, Fence: 2, Name: "late", Visit: 1, Until: at},
+		{Type: flow.EventResumed, At: at},
+		{Type: flow.EventClaimed, At: at, Fence: 3, Worker: "w1", Version: "2"},
+		{Type: flow.EventSuspended, At: at, Fence: 3, Visit: 1, Runs: testIDs(5, 6)},
+		{Type: flow.EventRunEnded, At: at, Runs: testIDs(5)},
+		{Type: flow.EventRunEnded, At: at, Runs: testIDs(6)},
+		{Type: flow.EventResumed, At: at},
+		{Type: flow.EventClaimed, At: at, Fence: fenceOfRecorded, Worker: "w1", Version: "2"},
+		{Type: flow.EventSignalTaken, At: at, Fence: fenceOfRecorded, Name: "x", Visit: 1},
+	}
+	for i := range want {
+		if want[i].Seq = int64(i) + 1; i > 0 {
+			want[i].Attempt = 1
+		}
+	}
+	for range 2 {
+		if diff := cmp.Diff(want, w.run.Events(), cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("events (-want +got):\n%s", diff)
+		}
+		w.restore()
 	}
 }
 

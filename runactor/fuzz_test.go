@@ -39,22 +39,56 @@ func turn(w *world, op, arg byte) {
 	if arg&16 != 0 {
 		f.Fence = w.run.Fence()
 	}
-	switch k := flow.InputKind(op % 12); k {
+	switch k := flow.InputKind(op % 24); k {
 	case 0:
 		w.now = w.now.Add(flow.Span(arg) * flow.Second / 16)
-	case 9:
+	case 20:
 		w.restart()
-	case 10:
+	case 21:
 		w.restore()
-	case 11:
+	case 22:
 		if w.run.Status() == flow.StatusQueued {
 			w.admit(flow.Fields{
 				Fence: w.run.Fence() + 1 + uint64(arg&1), Worker: "w", Lease: flow.Span(arg) * flow.Second,
 				Attempts: int64(arg & 3), Backoff: flow.Span(arg>>4) * flow.Second,
 			})
 		}
-	default:
+	case flow.InSubmit, flow.InComplete, flow.InFail, flow.InSuspend, flow.InHeartbeat, flow.InCancel, flow.InTerminate, flow.InRunTick:
 		w.step(k, f)
+	default:
+		lateTurn(w, k, arg)
+	}
+}
+
+// lateTurn is a turn of what a body records, or of what comes from other runs.
+func lateTurn(w *world, k flow.InputKind, arg byte) {
+	name, fence, visit := string('a'+rune(arg&3)), w.run.Fence(), int64(arg>>2&7)
+	if arg >= 0xF0 {
+		fence++
+	}
+	switch k {
+	case flow.InSteps:
+		w.steps(fence, did(name, visit, string('0'+rune(arg>>5))), take(name, visit), flow.Input{Kind: flow.InState, Fields: flow.Fields{Payload: []byte{'{', arg}}})
+	case flow.InSignal:
+		w.signal(name, string('0'+rune(arg>>2)))
+	case flow.InStart:
+		w.start(fence, name, flow.Flags(arg>>7)*flow.FlagChild, 2+arg&3, 6)
+	case flow.InWatch:
+		w.watch(arg)
+	case flow.InOutcome:
+		w.step(k, flow.Fields{Root: testID(2 + arg&3), Number: uint64(arg >> 2), Status: flow.Status(arg >> 5), Payload: []byte{arg}})
+	case flow.InHandOn:
+		w.handOn(9)
+	case flow.InChainOver:
+		w.step(k, flow.Fields{})
+	case 16:
+		w.step(flow.InSuspend, flow.Fields{Fence: fence, Flags: flow.FlagSignal, Name: name, Visit: visit, Interval: flow.Span(arg>>5) * flow.Second})
+	case 17:
+		w.waitRuns(fence, 2+arg&3, 2+arg>>6)
+	case 18:
+		w.step(flow.InSuspend, flow.Fields{Fence: fence, Flags: flow.FlagRecorded, Name: name, Until: w.now.Add(flow.Span(arg>>4) * flow.Second)})
+	default:
+		w.steps(fence, take(name, visit))
 	}
 }
 

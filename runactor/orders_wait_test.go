@@ -45,6 +45,7 @@ func stopped(p *picker, suspend func(*world), stop flow.InputKind) {
 	c.do(parent, func(w *world) { w.start(1, "kids", flow.FlagChild, child) })
 	c.run(sibling)
 	c.do(sibling, func(w *world) { w.step(flow.InCancel, flow.Fields{}) })
+	c.settle()
 	c.play(p,
 		event{name: "suspend", do: func() { c.do(parent, suspend) }},
 		event{name: "stop", do: func() { c.do(parent, func(w *world) { w.step(stop, flow.Fields{Reason: "r"}) }) }},

@@ -178,7 +178,6 @@ func TestR13HistoryIsBounded(t *testing.T) {
 				if failed := v.Status == flow.StatusFailed; failed != (over == 1) || failed != (v.ErrType == ErrTypeHistory) || failed == (v.ErrText == "") {
 					t.Errorf("%d bytes too many: the run is %v, %q %q", over, v.Status, v.ErrType, v.ErrText)
 				}
-				w.restore()
 			}
 		})
 	}
@@ -368,4 +367,47 @@ func TestS21LongHistory(t *testing.T) {
 	}
 	w.step(flow.InSuspend, flow.Fields{Fence: 2, Flags: flow.FlagSignal, Name: "s", Visit: 3})
 	wantKinds(t, w, flow.RecSuspended)
+}
+
+// Fails when the pages of a history leave an entry out, give one twice, are larger than
+// asked for with more than one entry, or say wrongly that others follow (R13).
+func TestR13HistoryPages(t *testing.T) {
+	w := started(t)
+	for n := int64(1); n <= 20; n++ {
+		w.steps(1, did("a", n, strings.Repeat("x", int(n*n)%40)))
+	}
+	all, more := w.run.History(0, flow.MaxHistoryBytes)
+	if len(all) != 20 || more {
+		t.Fatalf("%d entries, more %t", len(all), more)
+	}
+	for _, most := range []int{0, 1, itemOverhead + 1, 2*itemOverhead + 30, 500, 1 << 20} {
+		var got []Item
+		for more = true; more; {
+			var page []Item
+			page, more = w.run.History(int64(len(got)), most)
+			size := 0
+			for i := range page {
+				size += page[i].Size()
+			}
+			if len(page) == 0 || len(page) > 1 && size > most {
+				t.Fatalf("at most %d: a page of %d entries, %d bytes", most, len(page), size)
+			}
+			if next := len(got) + len(page); next < len(all) && size+all[next].Size() <= most {
+				t.Errorf("at most %d: a page of %d bytes leaves out one of %d", most, size, all[next].Size())
+			}
+			got = append(got, page...)
+		}
+		if diff := cmp.Diff(all, got); diff != "" {
+			t.Errorf("at most %d (-all +got):\n%s", most, diff)
+		}
+	}
+	for _, after := range []int64{-1, 20, 21, 1 << 40} {
+		if page, more := w.run.History(after, 100); len(page) > 0 || more {
+			t.Errorf("behind %d there are %d entries, more %t", after, len(page), more)
+		}
+	}
+	page, _ := w.run.History(0, 1)
+	if page = append(page, Item{Name: "mine"}); w.run.peek().items[1].Name != "a" {
+		t.Error("what is appended to a page is in the history")
+	}
 }

@@ -21,7 +21,12 @@ import (
 //	at T                          it is T now
 //	submit | admit fence=N worker=W [lease=D] [tries=N] [backoff=D]
 //	complete fence=N [result=R] | fail fence=N [retryable] | suspend fence=N until=T [date]
+//	suspend fence=N moment=NAME until=T | suspend fence=N signal=NAME [timeout=D] | suspend fence=N runs=(N,...)
 //	heartbeat fence=N | cancel | terminate | tick
+//	steps fence=N [did=(NAME,VISIT,RESULT)] [failed=(NAME,VISIT,ERROR)] [take=(NAME,VISIT)] [state=S]
+//	signal name=NAME [result=PAYLOAD] [request=ID] | start fence=N name=NAME runs=(N,...) [child]
+//	watch by=N wait=N | outcome of=N wait=N status=S [result=R] | hand-on to=N | chain-over
+//	history | signals             what the run has recorded, and what its body has still to handle
 //	repeat N CMD ...              the same command N times; it must say the same each time
 //	every D until=T CMD ...       the command and a tick every D
 //	restart | restore             a crash, then replay of the log, or of a snapshot
@@ -29,7 +34,8 @@ import (
 //	new                           another run, in the same test at t=0
 //	events                        the run's own journal
 //
-// T and D are spans; T counts from the start. Each answer ends with the run's state.
+// T and D are spans; T counts from the start. Other runs have numbers; this one is 1. Each
+// answer ends with the run's state.
 func TestScenarios(t *testing.T) {
 	paths, err := filepath.Glob("testdata/S*.txt")
 	if err != nil || len(paths) == 0 {
@@ -74,6 +80,10 @@ func (p *player) do(cmd string, args []datadriven.CmdArg) string {
 		return p.state()
 	case "events":
 		return p.events()
+	case "history":
+		return p.history()
+	case "signals":
+		return p.signals()
 	case "restart":
 		p.restart()
 		return p.said() + p.state()
@@ -94,6 +104,7 @@ func (p *player) do(cmd string, args []datadriven.CmdArg) string {
 var inputs = map[string]flow.InputKind{
 	"complete": flow.InComplete, "fail": flow.InFail, "suspend": flow.InSuspend,
 	"heartbeat": flow.InHeartbeat, "cancel": flow.InCancel, "terminate": flow.InTerminate, "tick": flow.InRunTick,
+	"signal": flow.InSignal, "watch": flow.InWatch, "outcome": flow.InOutcome, "hand-on": flow.InHandOn, "chain-over": flow.InChainOver,
 }
 
 func (p *player) send(cmd string, args []datadriven.CmdArg) {
@@ -104,6 +115,8 @@ func (p *player) send(cmd string, args []datadriven.CmdArg) {
 	case cmd == "admit":
 		p.out.Reset()
 		p.admit(f)
+	case cmd == "steps" || cmd == "start":
+		p.parts(cmd, f, args)
 	case inputs[cmd] != 0: // a look-up: no order is seen
 		if cmd == "fail" {
 			f.ErrType, f.ErrText = "E", "boom"
@@ -143,7 +156,7 @@ func (p *player) fields(args []datadriven.CmdArg) flow.Fields {
 		case "reason":
 			f.Reason = val
 		default:
-			p.t.Fatalf("unknown argument %q", a.Key)
+			p.late(&f, a)
 		}
 	}
 	return f
@@ -204,12 +217,17 @@ func (p *player) said() string {
 		word(&b, "until", rec.Until != 0, at(rec.Until))
 		word(&b, "error", rec.ErrType != "", rec.ErrType)
 		word(&b, "reason", rec.Reason != "", rec.Reason)
+		lateWords(&b, &rec.Fields, !endsRun(rec.Kind) && rec.Kind != flow.RecHoldFreed)
 		word(&b, "body", len(rec.Payload) > 0, string(rec.Payload))
 		b.WriteByte('\n')
 	}
 	for i := range p.out.Effects {
 		eff := &p.out.Effects[i]
 		fmt.Fprintf(&b, "%v", eff.Kind)
+		if eff.Kind == flow.EffSend {
+			sent(&b, eff)
+			continue
+		}
 		for _, f := range []struct {
 			flag flow.Flags
 			name string
@@ -218,6 +236,8 @@ func (p *player) said() string {
 				b.WriteString(f.name)
 			}
 		}
+		word(&b, "number", eff.Number != 0, eff.Number)
+		word(&b, "runs", len(eff.Extra) > 0, numbers(flow.DecodeRunIDs(eff.Extra)))
 		b.WriteByte('\n')
 	}
 	return b.String()
@@ -237,6 +257,10 @@ func (p *player) state() string {
 	word(&b, "attempt", v.Attempt != 0, v.Attempt)
 	word(&b, "held-by", v.Held, fmt.Sprintf("%s/%d", v.Worker, v.Fence))
 	word(&b, "waits-for", v.Waiting != "", v.Waiting)
+	word(&b, "signal", v.Signal != "", v.Signal)
+	word(&b, "awaits", len(v.Awaits) > 0, numbers(v.Awaits))
+	word(&b, "kept", len(p.run.peek().signals) > 0, len(p.run.peek().signals))
+	word(&b, "to", !v.ContinuedTo.IsZero(), v.ContinuedTo[15])
 	word(&b, "stop", v.CancelRequested, "asked")
 	word(&b, "result", len(v.Result) > 0, string(v.Result))
 	word(&b, "error", v.ErrType != "", v.ErrType)
@@ -257,6 +281,9 @@ func (p *player) events() string {
 		word(&b, "until", e.Until != 0, at(e.Until))
 		word(&b, "error", e.ErrType != "", e.ErrType)
 		word(&b, "reason", e.Reason != "", e.Reason)
+		word(&b, "name", e.Name != "", e.Name)
+		word(&b, "visit", e.Visit != 0, e.Visit)
+		word(&b, "runs", len(e.Runs) > 0, numbers(e.Runs))
 		b.WriteByte('\n')
 	}
 	return b.String()

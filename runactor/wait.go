@@ -13,11 +13,11 @@ type waitKind uint8
 
 // The waits. Their numbers stand in snapshots.
 const (
-	waitNone   waitKind = iota // a back-off, or a run that was handed back
-	waitMoment                 // a moment, and the history has it afterwards
-	waitSignal
-	waitRuns
-	lastWait = waitRuns
+	waitNone   waitKind = 0 // a back-off, or a run that was handed back
+	waitMoment waitKind = 1 // a moment, and the history has it afterwards
+	waitSignal waitKind = 2
+	waitRuns   waitKind = 3
+	lastWait            = waitRuns
 )
 
 // wait is what a suspended run waits for; past.until is its end in time, if it has one.

@@ -235,7 +235,7 @@ func (w *world) replayed(n int) *Run {
 	r := New(w.run.ID())
 	for i, l := range w.log[:n] {
 		r.Apply(l.record(w.t))
-		if !bytes.Equal(w.written(r), l.after) {
+		if !w.large && !bytes.Equal(r.Fingerprint(), l.after) {
 			w.t.Fatalf("replay differs from the live run after record %d of %d", i+1, n)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"log"
 	"os"
 	"os/signal"
-	"sync/atomic"
+	"sync"
 	"syscall"
 	"time"
 
@@ -30,19 +30,29 @@ const (
 )
 
 // gauge counts the bodies that are at work, as the bodies themselves see it.
-type gauge struct{ now, most atomic.Int64 }
+type gauge struct {
+	mu        sync.Mutex // guards now and most
+	now, most int
+}
 
 func (g *gauge) enter() {
-	n := g.now.Add(1)
-	for most := g.most.Load(); n > most && !g.most.CompareAndSwap(most, n); most = g.most.Load() {
-	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.now++
+	g.most = max(g.most, g.now)
+}
+
+func (g *gauge) leave() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.now--
 }
 
 // render is one version of the workflow. Its bodies tell begun that they have started.
 func render(version string, at int, g *gauge, begun chan<- struct{}) *pyrula.Workflow[job, int] {
 	return pyrula.Define("render", func(r *pyrula.Run, j job) (int, error) {
 		g.enter()
-		defer g.now.Add(-1)
+		defer g.leave()
 		select {
 		case begun <- struct{}{}:
 		default:
@@ -57,14 +67,14 @@ func render(version string, at int, g *gauge, begun chan<- struct{}) *pyrula.Wor
 }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, os.Stdout); err != nil {
+	if err := run(context.Background(), os.Stdout); err != nil {
 		log.Fatal(err)
 	}
 }
 
 func run(ctx context.Context, out io.Writer) error {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
 	c, err := pyrula.Dial(ctx)
 	if err != nil {
 		return err
@@ -86,7 +96,7 @@ func run(ctx context.Context, out io.Writer) error {
 	if err := workUntil(ctx, c, old, begun); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "version 1 let at most %d run at once\n", before.most.Load())
+	fmt.Fprintf(out, "version 1 let at most %d run at once\n", before.most)
 
 	done := make(chan struct{})
 	worked := make(chan error, 1)
@@ -96,7 +106,7 @@ func run(ctx context.Context, out io.Writer) error {
 	if err = errors.Join(err, <-worked); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "version 2 let at most %d run at once\n", after.most.Load())
+	fmt.Fprintf(out, "version 2 let at most %d run at once\n", after.most)
 	fmt.Fprintf(out, "%d of %d runs were handed on, and every id gave its result\n", moved, frames)
 	return nil
 }

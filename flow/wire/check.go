@@ -81,7 +81,7 @@ func checkSize(field string, n, most int) error {
 	return nil
 }
 
-func checkCount(field string, n, most int) error { //nolint:unparam // two bounds that happen to be equal
+func checkCount(field string, n, most int) error {
 	if n < 1 || n > most {
 		return flow.Invalid(field, fmt.Sprintf("must hold 1 to %d entries", most))
 	}
