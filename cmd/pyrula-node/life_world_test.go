@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidwall/gjson"
+
 	"github.com/pyrula/pyrula-node/pyrula"
 )
 
@@ -137,6 +139,20 @@ func (s *standing) every(workflow string) (all []runView) {
 			return all
 		}
 	}
+}
+
+// do makes a request. Status 0 means that there is no answer.
+func do(client *http.Client, req *http.Request) (int, gjson.Result) {
+	resp, err := client.Do(req)
+	if err != nil {
+		return 0, gjson.Result{}
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return 0, gjson.Result{}
+	}
+	return resp.StatusCode, gjson.ParseBytes(text)
 }
 
 // runView is a run as a list shows it.
