@@ -48,8 +48,33 @@ func TestCheckFindsWhatIsBroken(t *testing.T) {
 		"an end that isn't told":        {"completed", func(r *Run) { r.past.journal.kept[1].kind = flow.RecExpired }},
 		"an end that goes on":           {"completed", func(r *Run) { r.past.journal.kept[0].kind = flow.RecFailed }},
 		"an end of a run that is not":   {"asked", func(r *Run) { r.past.journal.kept[1].kind = flow.RecFailed }},
+
+		"a wait that executes":               {"recorded", func(r *Run) { r.past.book.wait = wait{kind: waitMoment} }},
+		"a wait of an ended run":             {"completed", func(r *Run) { r.past.book.wait = wait{kind: waitSignal, name: "x"} }},
+		"two things to wait for":             {"waits for a signal", func(r *Run) { r.marks = markBackoff }},
+		"a signal that it keeps":             {"waits for a signal", func(r *Run) { r.past.book.wait.name = "y" }},
+		"runs that have all ended":           {"waits for runs", func(r *Run) { w := &r.past.book.wait; w.ended[1], w.ended[2] = true, true }},
+		"more runs than ends":                {"waits for runs", func(r *Run) { w := &r.past.book.wait; w.awaited = w.awaited[:2] }},
+		"more outcomes than ends":            {"waits for runs", func(r *Run) { w := &r.past.book.wait; w.known = append(w.known, Outcome{}) }},
+		"nothing that can wake it":           {"suspended", func(r *Run) { r.past.until = 0 }},
+		"a signal's wait that is lost":       {"waits for a signal", func(r *Run) { r.past.book.wait, r.past.until = wait{}, 0 }},
+		"no successor":                       {"continued", func(r *Run) { r.past.book.successor = flow.RunID{} }},
+		"a successor of a run that goes on":  {"recorded", func(r *Run) { r.past.book.successor = testID(9) }},
+		"a chain of a run that goes on":      {"recorded", func(r *Run) { r.past.book.chain = 1 }},
+		"continued after its start":          {"continued", func(r *Run) { r.past.fence, r.past.attempt = 1, 1 }},
+		"a history that can't count":         {"recorded", func(r *Run) { r.past.book.bytes++ }},
+		"a state that isn't counted":         {"recorded", func(r *Run) { r.past.book.state = nil }},
+		"an outcome that isn't counted":      {"waits for runs", func(r *Run) { r.past.book.wait.known[0].Payload = nil }},
+		"signals out of order":               {"recorded", func(r *Run) { b := r.past.book; b.keep(b.signals[0]); b.last = 9 }},
+		"a signal from the future":           {"recorded", func(r *Run) { r.past.book.last = 1 }},
+		"a delivery that isn't there":        {"recorded", func(r *Run) { r.past.book.fresh = 99 }},
+		"a delivery of a step":               {"recorded", func(r *Run) { r.past.book.fresh = 1 }},
+		"too many waiters":                   {"telling", func(r *Run) { r.past.book.waiters = make([]flow.Waiter, flow.MaxWaiters+1) }},
+		"an empty journal of a started run":  {"requeued", func(r *Run) { r.past.journal = journal{} }},
+		"an emptied journal of a queued run": {"successor", func(r *Run) { r.past.journal.dropped = 1 }},
 	} {
 		w := newWorld(t)
+		w.now = epoch
 		lives[c.life].make(w)
 		if err := w.run.Check(); err != nil {
 			t.Fatalf("%s: %v before anything was broken", c.life, err)

@@ -114,8 +114,17 @@ func FuzzDecodeMsgpack(f *testing.F) {
 		}
 		var out flow.Out
 		r.Resume(epoch, &out)
-		r.Step(epoch, &flow.Input{Kind: flow.InRunTick, Fields: flow.Fields{Run: r.ID()}}, &out)
+		for k := flow.InSubmit; k <= flow.InChainOver; k++ {
+			for _, flags := range []flow.Flags{0, flow.FlagSignal, flow.FlagRuns, flow.FlagRecorded} {
+				out.Reset()
+				in := flow.Input{Kind: k, Fields: flow.Fields{Run: r.ID(), Fence: r.Fence(), Name: "x", Number: 1, Flags: flags, Stamp: testStamp}}
+				in.Extra = flow.EncodeRunIDs(testIDs(2))
+				r.Step(epoch, &in, &out)
+			}
+		}
 		r.Events()
 		r.View()
+		r.Signals()
+		r.History(0, 1000)
 	})
 }

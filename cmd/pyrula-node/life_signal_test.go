@@ -103,25 +103,33 @@ func (c *chase) read() {
 // although its slot is taken. The node is killed on the way.
 func TestS88_S90_P32_P79SignalsOverHandOns(t *testing.T) {
 	s := newStanding(t)
-	s.declare("chased", `{"version":"1","limit":{"key":"t","max":1},"lease_seconds":3600}`)
-	taker := s.submit("chased", `{"t":"a"}`)
-	claim := func(version int) gjson.Result {
+	// The key of the Limit changes with each version, so each successor lives in another
+	// shard than its predecessor. The slots of both keys are taken.
+	declare := func(v int) {
+		s.declare("chased", fmt.Sprintf(`{"version":"%d","limit":{"key":%q,"max":1},"rate":{"key":"t","per_second":%d},"lease_seconds":3600}`,
+			v, []string{"t", "u"}[v%2], 1000+v))
+	}
+	claim := func(v int) gjson.Result {
 		return s.must(200, http.MethodPost, "/v1/claims", fmt.Sprintf(
-			`{"worker":"w%d","workflows":[{"name":"chased","version":"%d"}],"credit":1}`, version, version)).Get("runs.0")
+			`{"worker":"w%d","workflows":[{"name":"chased","version":"%d"}],"credit":1,"wait_ms":%d}`, v, v, s.patient)).Get("runs.0")
 	}
-	grant := claim(1)
-	if grant.Get("run_id").String() != taker {
-		t.Fatalf("the claim gives %s, want run %s", grant, taker)
+	var takers []gjson.Result
+	s.patient = patience.Milliseconds() / 2
+	for v := range 2 {
+		declare(v)
+		s.submit("chased", `{"t":"a","u":"b"}`)
+		takers = append(takers, claim(v))
 	}
-	c := &chase{s: s, run: s.submit("chased", `{"t":"a"}`), over: make(chan struct{}), acked: map[int][]int64{}}
+	s.patient = 0
+	c := &chase{s: s, run: s.submit("chased", `{"t":"a","u":"b"}`), over: make(chan struct{}), acked: map[int][]int64{}}
 	var wg sync.WaitGroup
 	for sender := range signalSenders {
 		wg.Go(func() { c.signal(sender) })
 	}
 	wg.Go(c.read)
 	for v := 2; v <= handOns+1; v++ {
-		s.declare("chased", fmt.Sprintf(`{"version":"%d","limit":{"key":"t","max":%d},"lease_seconds":3600}`, v, 1+v%2))
-		if granted := claim(v); granted.Exists() && v%2 == 0 {
+		declare(v)
+		if granted := claim(v); granted.Exists() {
 			t.Fatalf("version %d is granted %s beside the run that has the slot", v, granted)
 		}
 		s.eventually(fmt.Sprintf("the run is handed on to version %d", v), func() bool {
@@ -136,7 +144,10 @@ func TestS88_S90_P32_P79SignalsOverHandOns(t *testing.T) {
 	for _, fault := range c.faults {
 		t.Error(fault)
 	}
-	s.complete(grant)
+	for _, taker := range takers {
+		s.complete(taker)
+	}
+	s.patient = patience.Milliseconds() / 2
 	s.judgeSignals(c, claim(handOns+1))
 }
 

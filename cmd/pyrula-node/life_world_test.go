@@ -22,6 +22,7 @@ type standing struct {
 	*witness
 	dir, addr string
 	more      []string
+	patient   int64 // milliseconds that its claims wait
 }
 
 func newStanding(t *testing.T, more ...string) *standing {
