@@ -208,6 +208,9 @@ func (s *shard) settleDirty() {
 			s.ready = append(s.ready, readiness{key: slot.id, count: count, consumed: slot.consumed})
 			slot.reported, slot.consumed = count, 0
 		}
+		if slot.held(s.now) {
+			s.timers.armKey(slot, slot.resolving.until)
+		}
 		if slot.key.Idle(s.now) && count == 0 && len(slot.parked) == 0 {
 			s.st.dropKey(slot)
 		} else if due, ok := slot.key.Due(s.now); ok {

@@ -117,13 +117,22 @@ func (s *shard) sweep(m sweepMsg) {
 	}
 	seats := s.st.keySlab.seats
 	for end := min(m.seat+sweepKeys, len(seats)); m.seat < end; m.seat++ {
-		if slot := seats[m.seat]; slot != nil && slot.id.Workflow == m.workflow && s.judge(slot, occasion{def: best}) != keepHead {
+		if slot := seats[m.seat]; slot != nil && slot.id.Workflow == m.workflow && s.outOfDate(slot, occasion{def: best}) {
 			s.mark(slot)
 		}
 	}
 	if m.seat < len(seats) {
 		s.pending.push(m)
 	}
+}
+
+// outOfDate says whether something of a key is to be handed on.
+func (s *shard) outOfDate(slot *keySlot, o occasion) bool {
+	if s.judgeHead(slot, o) != keepHead {
+		return true
+	}
+	id, stamp, ok := slot.key.Asked()
+	return ok && !slot.judgedAsked.spares(o, id, stamp) && s.judge(&slot.judgedAsked, o, id, stamp) == handHeadOn
 }
 
 // fate is what is to become of the head of a key's queue.
@@ -143,24 +152,29 @@ type occasion struct {
 	claimed bool
 }
 
-// judge says whether the head of a key's queue goes on under the gates of a declaration
-// (P27 to P31, P77, P78). It changes nothing but what spares it the same question again.
-func (s *shard) judge(slot *keySlot, o occasion) fate {
+// judgeHead is judge for the head of a key's queue.
+func (s *shard) judgeHead(slot *keySlot, o occasion) fate {
 	id, stamp, ok := slot.key.Head()
 	if !ok || slot.judged.spares(o, id, stamp) {
 		return keepHead
 	}
+	return s.judge(&slot.judged, o, id, stamp)
+}
+
+// judge says whether a waiting run goes on under the gates of a declaration (P27 to P31,
+// P77, P78). It changes nothing but what spares it the same question again.
+func (s *shard) judge(known *judgement, o occasion, id flow.RunID, stamp *flow.Stamp) fate {
 	def, run := o.def, s.st.runs[id]
 	if run == nil {
 		return keepHead // its record is on its way in this very turn
 	}
 	agrees := def.Agrees(run.run.Stamp())
 	if agrees == flow.GatesEqual {
-		slot.judged = judgement{occasion: occasion{def, true}, stamp: stamp}
+		*known = judgement{occasion: occasion{def, true}, stamp: stamp}
 		return keepHead
 	}
 	if !s.mayMove(run.run, o) {
-		slot.judged = judgement{occasion: o, run: id}
+		*known = judgement{occasion: o, run: id}
 		return keepHead
 	}
 	if agrees == flow.GatesUnsure || def.NeedsCode() {
@@ -238,29 +252,54 @@ func (s *shard) warnEqual(run *runactor.Run, def *flow.Definition) {
 // def, within the bounds of a turn. It says whether the head may be admitted to a worker
 // of def: not while its key is being computed, or its turn to be handed on hasn't come.
 func (s *shard) handOnHeads(slot *keySlot, o occasion) bool {
-	def := o.def
+	if !s.handOnAsked(slot, o) {
+		return false
+	}
 	for {
-		switch s.judge(slot, o) {
+		switch s.judgeHead(slot, o) {
 		case keepHead:
 			return true
 		case resolveHead:
-			s.askForKey(slot, def)
+			s.askForKey(slot, o.def)
 			return false
 		case handHeadOn:
 		}
 		id, _, _ := slot.key.Head()
-		run := s.st.runs[id]
-		if s.handed >= maxHandOns || (s.records > 0 && s.entry.Len()+len(run.run.Params()) > maxTurnBytes) {
-			s.timers.armKey(slot, s.now) // goes on in another turn
+		if !s.handOnOne(slot, &slot.judged, o.def, id) {
 			return false
 		}
-		stamp, err := def.Stamp(run.run.Params(), flow.Keys{})
-		if err != nil {
-			slot.judged = judgement{occasion: occasion{def, true}, run: id} // its key under def is none: it stays as it is
+	}
+}
+
+// handOnAsked is handOnHeads for the runs whose tokens are asked for at another key: they
+// have left the queue, and a newer rate counts for them too. One whose key only code can
+// compute goes on as it is.
+func (s *shard) handOnAsked(slot *keySlot, o occasion) bool {
+	for {
+		id, stamp, ok := slot.key.Asked()
+		if !ok || slot.judgedAsked.spares(o, id, stamp) || s.judge(&slot.judgedAsked, o, id, stamp) != handHeadOn {
 			return true
 		}
-		s.handOn(run, stamp)
+		if !s.handOnOne(slot, &slot.judgedAsked, o.def, id) {
+			return false
+		}
 	}
+}
+
+// handOnOne hands one run on; it says false when its turn comes later.
+func (s *shard) handOnOne(slot *keySlot, known *judgement, def *flow.Definition, id flow.RunID) bool {
+	run := s.st.runs[id]
+	if s.handed >= maxHandOns || (s.records > 0 && s.entry.Len()+len(run.run.Params()) > maxTurnBytes) {
+		s.timers.armKey(slot, s.now) // goes on in another turn
+		return false
+	}
+	stamp, err := def.Stamp(run.run.Params(), flow.Keys{})
+	if err != nil {
+		*known = judgement{occasion: occasion{def, true}, run: id} // its key under def is none: it stays as it is
+		return true
+	}
+	s.handOn(run, stamp)
+	return true
 }
 
 // handOn ends a queued run and puts its successor in its place, in one entry (P76).

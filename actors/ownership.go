@@ -42,7 +42,7 @@ func (s *shard) promote(m promoteMsg) {
 	}
 	for slot := range s.st.keySlab.all() {
 		slot.armed, slot.dirty, slot.reported, slot.consumed, slot.parked = 0, false, 0, 0, nil
-		slot.judged, slot.resolving = judgement{}, resolving{}
+		slot.judged, slot.judgedAsked, slot.resolving = judgement{}, judgement{}, resolving{}
 		s.out.Reset()
 		slot.key.Resume(s.now, &s.out)
 		s.take()

@@ -5,9 +5,9 @@ import "github.com/pyrula/pyrula-node/flow"
 // Bounds of what the dispatcher knows of declarations that are served.
 const (
 	maxServed = 4096 // declarations, and workers of each
-	// announceEvery is how often shards hear that a declaration is still served: well
-	// before aliveFor is over.
-	announceEvery = aliveFor / 3
+	// announceEvery is how often shards hear that a declaration is still served: by so much
+	// they may take it for over too early.
+	announceEvery = 1 * flow.Second
 	// maxCandidates bounds the runs that wait for a worker to compute their key; the
 	// oldest goes when there are more, and its shard offers it again.
 	maxCandidates = 1024

@@ -49,18 +49,19 @@ func (s *runSlot) over() bool { return s != nil && s.run.Over() }
 // keySlot is a key and what the shard keeps beside it. Fields after key are
 // volatile.
 type keySlot struct {
-	id        flow.KeyID
-	key       *keyactor.Key
-	seat      int
-	saved     uint64
-	armed     flow.Instant
-	dirty     bool        // to be looked at before the turn ends
-	stamp     *flow.Stamp // the last one seen: runs of one stamp share it
-	reported  int64       // what the dispatcher was last told
-	consumed  int64       // offers handled since then
-	parked    []parked    // credit that waits for a token on its way
-	judged    judgement   // what of its head needs no second look
-	resolving resolving   // its head, while a worker computes its key
+	id          flow.KeyID
+	key         *keyactor.Key
+	seat        int
+	saved       uint64
+	armed       flow.Instant
+	dirty       bool        // to be looked at before the turn ends
+	stamp       *flow.Stamp // the last one seen: runs of one stamp share it
+	reported    int64       // what the dispatcher was last told
+	consumed    int64       // offers handled since then
+	parked      []parked    // credit that waits for a token on its way
+	judged      judgement   // what of its head needs no second look
+	judgedAsked judgement   // the same of the oldest run under way to another key
+	resolving   resolving   // its head, while a worker computes its key
 }
 
 func newState(shards int) *state {

@@ -84,7 +84,22 @@ func (m *model) leaveHolding(t *rapid.T) {
 
 func (m *model) leaveQueue(t *rapid.T) {
 	r := m.pick(t, flow.StatusQueued, flow.StatusSuspended)
-	m.leave(r.id, rapid.SampledFrom([]flow.RecordKind{flow.RecCancelled, flow.RecTerminated}).Draw(t, "how"))
+	how := []flow.RecordKind{flow.RecCancelled, flow.RecTerminated}
+	if r.status == flow.StatusSuspended {
+		how = append(how, flow.RecFailed) // its history became too large (R13)
+	}
+	m.leave(r.id, rapid.SampledFrom(how).Draw(t, "how"))
+}
+
+// handOn ends a run that has never started, and queues its successor, under other gates
+// and perhaps at another key, at the same place (P76).
+func (m *model) handOn(t *rapid.T) {
+	r := m.pick(t, flow.StatusQueued)
+	if r.started || len(m.runs) >= 60 {
+		t.Skip("stays where it is")
+	}
+	m.leave(r.id, flow.RecContinued)
+	m.runs = append(m.runs, m.submitAt(stampOf(t), r.order))
 }
 
 func (m *model) wake(t *rapid.T) {
@@ -240,7 +255,7 @@ func history(t *rapid.T) {
 	})
 	t.Repeat(map[string]func(*rapid.T){
 		"submit": m.submitAny, "submit again": m.submitAny, "inherit": m.inherit,
-		"offer": m.offerAny, "offer again": m.offerAny, "end": m.leaveHolding, "leave": m.leaveQueue,
+		"offer": m.offerAny, "offer again": m.offerAny, "end": m.leaveHolding, "leave": m.leaveQueue, "hand on": m.handOn,
 		"wake": m.wake, "free hold": m.freeHold, "deliver": m.deliverAny, "deliver again": m.deliverAny,
 		"forward": m.forward, "snapshot": m.snapshot, "passivate": m.passivate,
 		"": m.rest,

@@ -71,6 +71,14 @@ func (k *Key) Head() (run flow.RunID, stamp *flow.Stamp, ok bool) {
 	return w.run, w.stamp, ok
 }
 
+// Asked is the oldest run whose token is asked for at another key, as Head.
+func (k *Key) Asked() (run flow.RunID, stamp *flow.Stamp, ok bool) {
+	if a := k.asks.oldestAwake(); a != nil {
+		return a.run, a.stamp, true
+	}
+	return run, nil, false
+}
+
 // head is the oldest waiting run.
 func (k *Key) head() (waiter, bool) { return k.waiting.first() }
 

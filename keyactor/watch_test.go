@@ -42,7 +42,7 @@ func (v *watch) before(rec *flow.Record) {
 	case flow.RecAdmitted:
 		v.admission(rec)
 		v.left(rec.Run)
-	case flow.RecCancelled, flow.RecTerminated:
+	case flow.RecCancelled, flow.RecTerminated, flow.RecContinued:
 		v.left(rec.Run)
 	case flow.RecAsked:
 		v.asked[rec.Run] = true

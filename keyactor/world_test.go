@@ -87,6 +87,8 @@ func (r *fakeRun) apply(rec *flow.Record) {
 		r.status, r.fence = flow.StatusCancelled, 0
 	case flow.RecTerminated:
 		r.status, r.fence = flow.StatusTerminated, rec.Fence
+	case flow.RecContinued:
+		r.status = flow.StatusContinued
 	case flow.RecHoldFreed:
 		r.fence = 0
 	}
@@ -109,7 +111,7 @@ func (h *house) restored(id flow.KeyID) (*Key, error) {
 }
 
 func (r *fakeRun) adopted() flow.Status {
-	if r.status == flow.StatusTerminated && r.fence == 0 {
+	if r.status.Ended() && r.fence == 0 {
 		return flow.StatusCompleted // an ended run that holds nothing
 	}
 	return r.status
