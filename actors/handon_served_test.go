@@ -228,11 +228,11 @@ func TestR16NewOwnerHearsWhoIsServed(t *testing.T) {
 func TestR16S55RunsUnderWayAreHandedOnToo(t *testing.T) {
 	for shard := range 2 {
 		setup{shards: 2}.play(t, func(w *world) {
-			w.deployed(`"limit":{"key":"k","max":100},"rate":{"key":"r","per_second":1,"burst":1}`,
-				`"limit":{"key":"k","max":100},"rate":{"key":"r","per_second":50,"burst":50}`)
+			w.deployed(`"limit":{"key":"k","max":100},"rate":{"key":"r","per_second":0.001,"burst":1}`,
+				`"limit":{"key":"k","max":100},"rate":{"key":"r","per_second":50,"burst":60000}`) // so many that the older rate's debt counts for little
 			ids := w.stampedBy("1", 20, w.placed(shard))
 			w.claimAs("sync", "1", 1)
-			w.claimBy("sync", "1", 20) // the others ask for their tokens, one a second
+			w.claimBy("sync", "1", 20) // the others ask for their tokens, which come in 1,000 s and later
 			started, before := 1, w.now()
 			for w.now()-before < 2*time.Second {
 				started += len(w.claimBy("sync", "2", 100))

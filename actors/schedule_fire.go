@@ -15,8 +15,12 @@ import (
 // maxScheduleError bounds the text of why a time made no run, in bytes.
 const maxScheduleError = 1 << 10
 
-// refusedRetry is how long a time that has come waits when the node takes no new work.
-const refusedRetry = 1 * flow.Second
+// refusedRetry is how long a time that has come waits when the node takes no new work, and
+// startingRetry when it doesn't serve yet.
+const (
+	refusedRetry  = 1 * flow.Second
+	startingRetry = 10 * flow.Millisecond
+)
 
 // scheduler is what the shards of a node share about schedules. Zero value: usable.
 type scheduler struct {
@@ -165,6 +169,10 @@ func (s *shard) tickSchedule(slot *scheduleSlot) {
 	}
 	if wait := s.time.until(flow.Deadline{At: slot.next, Absolute: true}); wait > 0 {
 		s.timers.armSchedule(slot, s.now.Add(wait))
+		return
+	}
+	if s.node.serving() != nil {
+		s.timers.armSchedule(slot, s.now.Add(startingRetry))
 		return
 	}
 	if s.node.takesNewWork() != nil || s.node.roomForRuns(1) != nil {

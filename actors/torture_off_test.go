@@ -8,4 +8,5 @@ const (
 	raceTrials    = 300 // of S06 for each number
 	trafficTrials = 6   // of random traffic
 	letterTrials  = 6   // of letters over demotions
+	deployTrials  = 4   // of deploys over changing owners
 )

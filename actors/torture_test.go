@@ -7,4 +7,5 @@ const (
 	raceTrials    = 25_000
 	trafficTrials = 100
 	letterTrials  = 100
+	deployTrials  = 200
 )
