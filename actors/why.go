@@ -19,6 +19,10 @@ func (n *Node) Why(ctx context.Context, id flow.RunID) (wire.Why, error) {
 	w := wire.Why{RunID: l.ID.String(), Status: l.Status.String(), Wait: waitOf(&l), Gates: []wire.WhyGate{}, Holders: []wire.Holder{}}
 	if !l.waits() {
 		w.Text = fmt.Sprintf("The run is %s and waits for nothing.", l.Status)
+		if l.Status == flow.StatusExecuting {
+			w.Text = fmt.Sprintf("The run is executing and waits for nothing: worker %s holds it, by a lease of %g s that its heartbeats renew.",
+				l.Worker, wire.Seconds(l.Lease))
+		}
 		return w, nil
 	}
 	if err := n.askRemote(ctx, &l); err != nil {
@@ -100,6 +104,9 @@ func sentence(l *look) string {
 		}
 		return fmt.Sprintf("It is suspended until signal %q comes.", w.Signal)
 	case flow.WaitChild:
+		if len(w.Runs) == 1 {
+			return fmt.Sprintf("It is suspended until run %s has ended.", w.Runs[0])
+		}
 		return fmt.Sprintf("It is suspended until %d other runs have ended, the first of them %s.", len(w.Runs), w.Runs[0])
 	case flow.WaitCluster:
 		return "A message about it is on its way: between shards, or to a worker that computes its key under newer gates."

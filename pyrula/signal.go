@@ -81,7 +81,8 @@ func printable(text string) bool {
 }
 
 // Retry makes a new run from an ended one's workflow and parameters, stamped anew by
-// name; it takes a token of its own and isn't handed on (P65). However often the request
+// name; it takes a token of its own and isn't handed on (P65). It begins from the start:
+// nothing that the old run has recorded is carried over. However often the request
 // is sent for want of an answer, it makes one run; each call makes another one.
 //
 // Errors: [ErrUnknownRun], [ErrRunNotEnded], and [ErrConfiguration] for a workflow whose

@@ -351,7 +351,10 @@ func (r *Run) cancelAwaited(in *flow.Input, out *flow.Out) {
 
 // cancelChildren asks those of the runs to stop that the body has started as its children.
 func (r *Run) cancelChildren(ids []flow.RunID, why string, out *flow.Out) {
-	reason := "run " + r.id.String() + ", which waits for it, was stopped: " + why
+	reason := r.id.String() + ", which waits for it, was stopped"
+	if why != "" {
+		reason += ": " + why
+	}
 	reason = strings.ToValidUTF8(reason[:min(len(reason), flow.MaxReasonBytes)], "")
 	for _, id := range ids {
 		if r.peek().isChild(id) {

@@ -108,6 +108,9 @@ func run(ctx context.Context, out io.Writer) error {
 	}
 	fmt.Fprintf(out, "version 2 let at most %d run at once\n", after.most)
 	fmt.Fprintf(out, "%d of %d runs were handed on, and every id gave its result\n", moved, frames)
+	if moved == 0 {
+		fmt.Fprintln(out, "version 2 was declared before, so the runs were stamped with it: start a fresh node to see more")
+	}
 	return nil
 }
 
