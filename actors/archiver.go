@@ -46,11 +46,12 @@ type archiver struct {
 	wake    chan struct{}
 	cancel  context.CancelFunc
 	done    chan struct{}  // closed when the goroutine has left
-	readers sync.WaitGroup // looks for idempotency keys
+	readers sync.WaitGroup // looks for idempotency keys, and for awaited runs
+	few     chan struct{}  // a place for each awaited run that is read now
 }
 
 func newArchiver(n *Node) *archiver {
-	a := &archiver{node: n, store: n.cfg.Archive, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	a := &archiver{node: n, store: n.cfg.Archive, wake: make(chan struct{}, 1), done: make(chan struct{}), few: make(chan struct{}, maxReading)}
 	a.wakeAt.Store(math.MaxInt64)
 	return a
 }

@@ -122,5 +122,9 @@ func (n *Node) Retry(ctx context.Context, id flow.RunID, r wire.Retry) (wire.Sub
 	if a.err != nil {
 		return wire.Submitted{}, a.err
 	}
-	return wire.Submitted{RunID: a.run.String(), Status: flow.StatusQueued.String(), Created: !a.flags.Has(flow.FlagRepeat)}, nil
+	done := wire.Submitted{RunID: a.run.String(), Status: flow.StatusQueued.String(), Created: !a.flags.Has(flow.FlagRepeat)}
+	if !done.Created {
+		done.Status = n.statusName(ctx, a.run)
+	}
+	return done, nil
 }

@@ -9,8 +9,11 @@ import (
 	"github.com/pyrula/pyrula-node/runactor"
 )
 
-// maxSeeking bounds the awaited runs of one shard that are looked for in the archive.
-const maxSeeking = 4096
+// Bounds of looks for awaited runs in the archive.
+const (
+	maxSeeking = 4096 // of one shard
+	maxReading = 4    // read at the same time
+)
 
 // seek is an awaited run that isn't in memory: run waits, by its wait of that number, for
 // run, which it asked for by the id asked.
@@ -51,12 +54,15 @@ func (k seek) fields() flow.Fields {
 // letter is the watch that could not be answered at once.
 func (k seek) letter() flow.Input { return flow.Input{Kind: flow.InWatch, Fields: k.fields()} }
 
-// soughtMsg is what the archive said about an awaited run.
+// soughtMsg is what the archive said about an awaited run: the letters that its end sends,
+// or the successor that is to be asked instead. The run itself isn't kept, since its
+// history may be large.
 type soughtMsg struct {
-	epoch engine.Epoch
-	seek  seek
-	run   *runactor.Run
-	err   error
+	epoch   engine.Epoch
+	seek    seek
+	next    flow.RunID
+	letters []flow.Input
+	err     error
 }
 
 // seek asks the archive for an awaited run that isn't in memory. Shards never read the
@@ -103,24 +109,43 @@ func (s *shard) sought(m soughtMsg) {
 		s.outcomeOf(m.seek, flow.Fields{})
 	case m.err != nil:
 		s.outcomeOf(m.seek, flow.Fields{ErrType: "archive", ErrText: "it could not be read in the archive"})
-	case !m.run.Successor().IsZero():
-		in.Run = m.run.Successor()
+	case !m.next.IsZero():
+		in.Run = m.next
 		s.send(in)
 	default:
-		var out flow.Out
-		m.run.Step(s.now, &in, &out)
-		for i := range out.Effects {
-			s.send(out.Effects[i].Letter())
+		for i := range m.letters {
+			s.send(m.letters[i])
 		}
 	}
 	s.deliverLocals()
 }
 
-// readAwaited looks for a run in the archive, outside of the shard, and tells it.
+// readAwaited looks for a run in the archive, outside of the shard, and tells it. Few are
+// read at once: a run is decoded whole.
 func (n *Node) readAwaited(s *shard, k seek) {
 	epoch := s.epoch
 	n.archiver.readers.Go(func() {
-		run, err := n.archived(k.run)
-		s.box.tell(soughtMsg{epoch: epoch, seek: k, run: run, err: err})
+		n.archiver.few <- struct{}{}
+		defer func() { <-n.archiver.few }()
+		m := soughtMsg{epoch: epoch, seek: k}
+		var run *runactor.Run
+		if run, m.err = n.archived(k.run); m.err == nil {
+			if m.next = run.Successor(); m.next.IsZero() {
+				m.letters = endLetters(run, k)
+			}
+		}
+		s.box.tell(m)
 	})
+}
+
+// endLetters are what an ended run answers to who waits for it.
+func endLetters(run *runactor.Run, k seek) []flow.Input {
+	in := k.letter()
+	var out flow.Out
+	run.Step(run.Ended(), &in, &out)
+	letters := make([]flow.Input, 0, len(out.Effects))
+	for i := range out.Effects {
+		letters = append(letters, out.Effects[i].Letter())
+	}
+	return letters
 }

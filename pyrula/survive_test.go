@@ -147,7 +147,7 @@ func (p *player) play(r *pyrula.Run, in plan) ([]string, error) {
 		}
 	}()
 	var outcomes []string
-	open := "" // an outcome that stands when the body has gone on
+	open := func() {} // settles a failure, which stands when the body has gone on to another operation
 	for i, a := range in.Ops {
 		here := place{r.ID, fmt.Sprint("act ", i)}
 		outcome, failed, err := p.act(r, w, here, a)
@@ -157,11 +157,12 @@ func (p *player) play(r *pyrula.Run, in plan) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		if open != "" {
-			p.settle(place{r.ID, fmt.Sprint("act ", i-1)}, open)
+		if a.Kind != "error" && a.Kind != "panic" {
+			open()
+			open = func() {}
 		}
-		if open = ""; failed {
-			open = outcome
+		if failed {
+			open = func() { p.settle(here, outcome) }
 		} else {
 			p.settle(here, outcome)
 		}
@@ -384,10 +385,10 @@ func (s *tale) follow(ctx context.Context, c *pyrula.Client, p *player, in plan)
 		return
 	}
 	var sent sync.WaitGroup
-	for _, m := range s.messages {
+	for i, m := range s.messages {
 		sent.Go(func() {
 			<-time.After(m.after)
-			if _, err := h.Signal(ctx, m.name, m.after); err != nil && !errors.Is(err, pyrula.ErrRunEnded) {
+			if _, err := h.Signal(ctx, m.name, i); err != nil && !errors.Is(err, pyrula.ErrRunEnded) {
 				p.broken("signal: %v", err)
 			}
 		})

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/pyrula/pyrula-node/actors"
-	"github.com/pyrula/pyrula-node/persistence/engine"
 	"github.com/pyrula/pyrula-node/persistence/enginetest"
 	"github.com/pyrula/pyrula-node/pyrula"
 	"github.com/pyrula/pyrula-node/transport"
@@ -27,9 +26,9 @@ import (
 type ground struct {
 	*testing.T
 
-	crashing sync.Mutex // one crash after the other
-	mu       sync.Mutex // guards what follows
+	crashing chan struct{} // has room for one crash; a mutex would hold virtual time back
 	mem      *enginetest.Mem
+	mu       sync.Mutex // guards what follows
 	archive  *enginetest.Archive
 	node     *actors.Node
 	server   *transport.Server // nil while the node is down
@@ -40,7 +39,9 @@ type ground struct {
 }
 
 func newGround(t *testing.T) *ground {
-	g := &ground{T: t, mem: enginetest.NewMem(enginetest.MemConfig{}), archive: enginetest.NewArchive()}
+	g := &ground{
+		T: t, mem: enginetest.NewMem(enginetest.MemConfig{}), archive: enginetest.NewArchive(), crashing: make(chan struct{}, 1),
+	}
 	g.open()
 	return g
 }
@@ -55,7 +56,10 @@ func (g *ground) broken(format string, args ...any) {
 // fatal is the last words of a node: it was killed in the middle of an append, or has
 // broken a law.
 func (g *ground) fatal(err error) {
-	if !errors.Is(err, engine.ErrStopped) {
+	g.mu.Lock()
+	down := g.server == nil
+	g.mu.Unlock()
+	if !down {
 		g.broken("the node ended itself: %v", err)
 	}
 	runtime.Goexit()
@@ -86,23 +90,21 @@ func (g *ground) fall(keep int) {
 	g.mu.Unlock()
 	g.mem = g.mem.Crash(keep)
 	g.kill()
-	if err := n.Close(); err != nil {
-		g.broken("close after a crash: %v", err)
-	}
+	_ = n.Close() // ends its goroutines; what was in the middle of an append can't end its turn
 }
 
 // crash plays kill -9 and a start: keep of the entries that nobody was told of survive.
 func (g *ground) crash(keep int) {
-	g.crashing.Lock()
-	defer g.crashing.Unlock()
+	g.crashing <- struct{}{}
+	defer func() { <-g.crashing }()
 	g.fall(keep)
 	g.open()
 }
 
 // end closes the node, and gives back what was broken.
 func (g *ground) end() []string {
-	g.crashing.Lock()
-	defer g.crashing.Unlock()
+	g.crashing <- struct{}{}
+	defer func() { <-g.crashing }()
 	g.kill()
 	if err := errors.Join(g.node.Close(), g.mem.Close(context.Background())); err != nil {
 		g.broken("close: %v", err)
@@ -239,7 +241,7 @@ func (l *line) RoundTrip(r *http.Request) (*http.Response, error) {
 // dial makes a client over a line.
 func (l *line) dial(ctx context.Context) (*pyrula.Client, error) {
 	return pyrula.Dial(ctx, pyrula.WithAddr("node.test:7477"), pyrula.WithHTTPClient(&http.Client{Transport: l}),
-		pyrula.WithRetryFor(pyrula.MaxRetryFor))
+		pyrula.WithRetryFor(pyrula.MaxRetryFor), pyrula.WithDialTimeout(time.Hour))
 }
 
 // lineKey finds the line of the worker in whose hands a body is.
@@ -248,6 +250,7 @@ type lineKey struct{}
 // crew is the workers at work: one that dies or drains is replaced.
 type crew struct {
 	g         *ground
+	name      string // of the workers, before their number
 	workflows []pyrula.Definition
 	fates     []map[int]fate // of the workers in the order in which they start; none for later ones
 
@@ -259,7 +262,7 @@ type crew struct {
 }
 
 func newCrew(g *ground, fates []map[int]fate, workflows ...pyrula.Definition) *crew {
-	return &crew{g: g, workflows: workflows, fates: fates, stops: map[*line]context.CancelFunc{}}
+	return &crew{g: g, name: "w", workflows: workflows, fates: fates, stops: map[*line]context.CancelFunc{}}
 }
 
 // start starts one more worker.
@@ -278,7 +281,7 @@ func (c *crew) start() {
 	ctx, stop := context.WithCancel(context.WithValue(context.Background(), lineKey{}, l))
 	c.stops[l] = stop
 	c.running.Add(1)
-	go c.work(ctx, l, fmt.Sprint("w", c.started))
+	go c.work(ctx, l, fmt.Sprint(c.name, c.started))
 }
 
 func (c *crew) work(ctx context.Context, l *line, name string) {

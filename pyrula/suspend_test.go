@@ -32,6 +32,12 @@ func (c *tally) add(what string) int {
 	return c.calls[what]
 }
 
+func (c *tally) sub(what string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.calls[what]--
+}
+
 func (c *tally) of(what string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -44,6 +50,14 @@ func (c *tally) step(r *pyrula.Run, name string) (string, error) {
 		c.add(name)
 		return name, nil
 	})
+}
+
+// handler is a step's function that counts its calls and gives a value back.
+func (c *tally) handler(value string) func(context.Context) (string, error) {
+	return func(context.Context) (string, error) {
+		c.add("handler")
+		return value, nil
+	}
 }
 
 // wantFailed wants a run that ended failed, and gives back how.
@@ -125,16 +139,16 @@ func TestP54SuspensionEndsTheBody(t *testing.T) {
 			if len(log) > 0 {
 				return "again", r.Sleep(time.Minute)
 			}
-			helper := make(chan error)
+			beside := make(chan error)
 			go func() {
 				<-r.Done()
-				helper <- context.Cause(r)
+				beside <- context.Cause(r)
 			}()
 			defer func() {
 				<-time.After(3 * time.Second)
 				log = append(log, fmt.Sprint("outer ", told()))
 			}()
-			defer func() { log = append(log, fmt.Sprint("helper saw: ", <-helper)) }()
+			defer func() { log = append(log, fmt.Sprint("beside it: ", <-beside)) }()
 			defer func() { log = append(log, fmt.Sprint("recovered ", recover())) }()
 			func() {
 				defer func() {
@@ -142,8 +156,8 @@ func TestP54SuspensionEndsTheBody(t *testing.T) {
 						log = append(log, "nothing to recover")
 					}
 				}()
-				_ = r.Sleep(time.Minute)
-				log = append(log, "behind")
+				err := r.Sleep(time.Minute)
+				log = append(log, fmt.Sprint("behind ", err))
 			}()
 			return "swallowed", nil
 		})
@@ -151,7 +165,7 @@ func TestP54SuspensionEndsTheBody(t *testing.T) {
 		if got, err := start(w, wf, order{}).Result(t.Context()); got != "again" || err != nil {
 			t.Errorf("result %q, %v", got, err)
 		}
-		want := []string{"nothing to recover", "recovered <nil>", "helper saw: suspended", "outer false"}
+		want := []string{"nothing to recover", "recovered <nil>", "beside it: suspended", "outer false"}
 		if !slices.Equal(log, want) {
 			t.Errorf("the body's end was %q, want %q", log, want)
 		}
@@ -192,7 +206,9 @@ func TestP54SuspendFromAnotherGoroutine(t *testing.T) {
 			ended := make(chan struct{})
 			go func() {
 				defer close(ended)
-				_ = r.Sleep(time.Minute)
+				if err := r.Sleep(time.Minute); err != nil {
+					t.Error(err)
+				}
 				c.add("behind")
 			}()
 			<-ended
