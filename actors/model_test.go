@@ -439,9 +439,9 @@ func (w *world) lawfulLog() {
 						}
 					}
 					delete(l.waiting, r.Run)
-					l.holding[r.Run] = true
-					if g := first.Stamp.Limit(); g != nil && int64(len(l.holding)) > g.Max {
-						w.Errorf("entry %d: %d runs of %s hold slots, the limit is %d", all[i].Pos, len(l.holding), home, g.Max)
+					l.holding[r.Run] = first.Stamp.Limit() != nil
+					if g := first.Stamp.Limit(); g != nil && slots(l.holding) > g.Max {
+						w.Errorf("entry %d: %d runs of %s hold slots, the limit is %d", all[i].Pos, slots(l.holding), home, g.Max)
 					}
 				case flow.RecTerminated:
 					delete(l.waiting, r.Run)
@@ -456,4 +456,14 @@ func (w *world) lawfulLog() {
 			}
 		}
 	}
+}
+
+// slots is how many of the holders have a limit.
+func slots(holding map[flow.RunID]bool) (n int64) {
+	for _, limited := range holding {
+		if limited {
+			n++
+		}
+	}
+	return n
 }

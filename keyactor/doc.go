@@ -14,7 +14,7 @@
 //	  cancelled  +-------------+ <------ +------------+  cancelled
 //	<----------- |   waiting   |         |   asked    | ----------->
 //	 terminated  | (rests if   | ------> | (its want  |  terminated
-//	             | once asked) |  asked  | stands at  |
+//	 continued   | once asked) |  asked  | stands at  |  continued
 //	             +-------------+         | the Rate's |
 //	                    |                | key)       |
 //	                    | admitted       +------------+
@@ -31,7 +31,9 @@
 //	cancelled      v         v
 //	              slot freed, once
 //
-// A suspended run isn't here at all: the key hears of it again when it is woken.
+// A suspended run isn't here at all: the key hears of it again when it is woken. A run
+// that is handed on leaves as a cancelled one does, and its successor is submitted, here
+// or at the key of its own stamp, at the same place (P76).
 //
 // # Laws
 //

@@ -81,6 +81,35 @@
 // it notices with its first heartbeat after that, not before: what its bodies do in
 // between only the fence can refuse.
 //
+// # Bodies that survive
+//
+// A body may wait for longer than any worker lives: [Run.Sleep] for a moment,
+// [Run.WaitSignal] for a message, [Workflow.RunChild] and [Run.WaitRuns] for other runs.
+// Each suspends the run: the body's goroutine ends where it waits (its deferred calls run,
+// and there is no panic to recover from), the slot is free, and no worker is needed. When
+// the wait is over the run wins its slot again, at its old place and without a second
+// token, at any worker, and the body is run again from its start. What it has done before
+// is answered from the run's history:
+//
+//	Step("charge")         │ calls its function, records    │ gives what is recorded
+//	WaitSignal("approved") │ suspends, the goroutine ends   │ gives the payload
+//	Step("ship")           │                                │ calls its function, records
+//	                       └─ first run of the body         └─ second, days later, elsewhere
+//
+// The same happens after a lost worker, a drain, and an attempt that failed. A step whose
+// result is on disk is never run again; one whose worker was lost before that may be.
+//
+// The k-th operation of a body must be the k-th of its history, so what a body does between
+// operations must depend on its parameters and on what operations returned, and on nothing
+// else: no clock, no random number, no map in its own order. Put those into a [Step]. A body
+// that asks for something else than is recorded fails its run, whatever attempts are left,
+// with the type "nondeterministic"; the message names both. Operations are called one after
+// another, and none in a step's function. Give changed code a new [Version], and let runs
+// that have begun end under the old.
+//
+// A run's context ends with [ErrSuspended] when its body suspends, so whatever goroutines
+// the body has started should listen to it.
+//
 // # What this package must not know
 //
 // It speaks the node's public API and nothing else: no actor, no journal, no state

@@ -362,6 +362,14 @@ func (n *fakeNode) History(_ context.Context, id flow.RunID, after int64) (wire.
 	return r.page(after, n.pageOf), nil
 }
 
+// offer asks the next claim about a run.
+func (n *fakeNode) offer(c wire.Candidate) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.candidates = append(n.candidates, c)
+	n.touch()
+}
+
 func (n *fakeNode) Resolve(_ context.Context, v wire.Resolve) (wire.Resolved, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

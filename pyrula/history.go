@@ -279,11 +279,14 @@ func (o *operations) record(body wire.Steps) (*wire.Recorded, error) {
 	body.Fence = o.h.run.Fence
 	out := new(wire.Recorded)
 	req := request{method: http.MethodPost, path: path(wire.PathRuns, o.h.run.ID, "steps"), body: body}
-	err := o.s.insist(o.h.run, o.h, &req, out)
+	// Not for the end of the run's context: what is told has happened, and a drain that gave
+	// it up would have it done again.
+	err := o.s.insist(o.s.base, o.h, &req, out)
 	switch {
 	case errors.Is(err, ErrStepConflict):
 		o.mismatch(fmt.Errorf("%w: %w", ErrNondeterministic, err))
 	case err != nil:
+		o.bar(err) // a body that went on would do so without what its next run is given
 		return nil, err
 	case ended(out.Status):
 		o.h.lease.refuse() // the node has ended the run

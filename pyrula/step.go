@@ -111,7 +111,8 @@ func (o *operations) guard(id opID, call func() (json.RawMessage, error)) (json.
 }
 
 // StepError is the recorded failure of a step, or of a start of children, behind which
-// the body went on in an earlier run of it.
+// the body went on in an earlier run of it. Whether it was [Permanent] isn't kept: a body
+// that returns one later is tried again while attempts are left.
 type StepError struct {
 	Name    string
 	Type    string // "error", or what a *[RunFailed] chose
@@ -155,7 +156,8 @@ func (id opID) failureName() string {
 	if id.kind == opStep {
 		return id.name
 	}
-	return cut("start of "+id.name, flow.MaxNameBytes)
+	const mark = " (start of a child)"
+	return cut(id.name, flow.MaxNameBytes-len(mark)) + mark
 }
 
 // isFailureOf says whether the entry is the failure of an operation that isn't a step.

@@ -31,6 +31,7 @@ type act struct {
 	Visit int    `json:"visit,omitempty"` // of a step
 	MS    int    `json:"ms,omitempty"`    // how long a step works, a sleep lasts, a wait is patient
 	Fails int    `json:"fails,omitempty"` // how often a step or the body fails first
+	Pad   int    `json:"pad,omitempty"`   // a step's result is that much longer, so that a grant can't carry all of a history
 	Runs  []plan `json:"runs,omitempty"`
 }
 
@@ -186,7 +187,7 @@ func (p *player) act(r *pyrula.Run, w *line, here place, a act) (outcome string,
 			}
 			return "failed: " + err.Error(), true, nil
 		}
-		return got, false, err
+		return strings.TrimRight(got, "."), false, err
 	case "sleep":
 		return "slept", false, r.Sleep(time.Duration(a.MS) * time.Millisecond)
 	case "signal":
@@ -231,7 +232,7 @@ func (p *player) work(ctx context.Context, w *line, run string, a act) (string, 
 	if n <= a.Fails {
 		return "", fmt.Errorf("%s fails in call %d", a.Name, n)
 	}
-	return fmt.Sprintf("%s of call %d", a.Name, n), nil
+	return fmt.Sprintf("%s of call %d", a.Name, n) + strings.Repeat(".", a.Pad), nil
 }
 
 func childOutcome(r *pyrula.Run, got []string, err error) (string, bool, error) {
@@ -295,6 +296,7 @@ func drawPlan(rt *rapid.T, depth int) plan {
 			a.Name = rapid.SampledFrom([]string{"a", "b"}).Draw(rt, "name")
 			a.MS = rapid.SampledFrom([]int{0, 10, 3000}).Draw(rt, "ms")
 			a.Fails = rapid.SampledFrom([]int{0, 0, 1, 2}).Draw(rt, "fails")
+			a.Pad = rapid.SampledFrom([]int{0, 0, 0, 300_000}).Draw(rt, "pad")
 			visits[a.Name]++
 			a.Visit = visits[a.Name]
 		case "sleep":

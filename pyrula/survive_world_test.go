@@ -28,6 +28,7 @@ type ground struct {
 
 	crashing chan struct{} // has room for one crash; a mutex would hold virtual time back
 	mem      *enginetest.Mem
+	over     bool       // no crash comes any more; guarded by crashing, like mem
 	mu       sync.Mutex // guards what follows
 	archive  *enginetest.Archive
 	node     *actors.Node
@@ -97,14 +98,17 @@ func (g *ground) fall(keep int) {
 func (g *ground) crash(keep int) {
 	g.crashing <- struct{}{}
 	defer func() { <-g.crashing }()
-	g.fall(keep)
-	g.open()
+	if !g.over {
+		g.fall(keep)
+		g.open()
+	}
 }
 
 // end closes the node, and gives back what was broken.
 func (g *ground) end() []string {
 	g.crashing <- struct{}{}
 	defer func() { <-g.crashing }()
+	g.over = true
 	g.kill()
 	if err := errors.Join(g.node.Close(), g.mem.Close(context.Background())); err != nil {
 		g.broken("close: %v", err)

@@ -12,6 +12,7 @@ const (
 	parent  = 5
 	child   = 6
 	sibling = 7
+	grown   = 8 // started by the parent, and on its own
 )
 
 // waiting is a town in which the parent is about to wait for the child, which executes.

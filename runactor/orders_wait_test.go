@@ -75,16 +75,19 @@ func TestP63S64EveryOrderStopsTheAwaitedChild(t *testing.T) {
 			c.run(parent).hold(1)
 			c.run(sibling) // awaited, and nobody's child
 			c.do(parent, func(w *world) { w.start(1, "kids", flow.FlagChild, child) })
+			c.do(parent, func(w *world) { w.start(1, "others", 0, grown) })
 			may := func() bool { return stop == flow.InCancel || c.of(parent).run.Status() == flow.StatusSuspended }
 			c.play(p,
-				event{name: "suspend", do: func() { c.do(parent, func(w *world) { w.waitRuns(1, child, sibling) }) }},
+				event{name: "suspend", do: func() { c.do(parent, func(w *world) { w.waitRuns(1, child, sibling, grown) }) }},
 				event{"stop", may, func() { c.ask(parent, stop, flow.Fields{Reason: "r"}) }},
 			)
 			if kid := c.of(child).run.Status(); kid != flow.StatusCancelled {
 				p.Fatalf("the child is %v", kid)
 			}
-			if other := c.of(sibling).run.Status(); other != flow.StatusQueued {
-				p.Fatalf("the other is %v", other)
+			for _, n := range []byte{sibling, grown} {
+				if other := c.of(n).run.Status(); other != flow.StatusQueued {
+					p.Fatalf("run %d, which is no child, is %v", n, other)
+				}
 			}
 		})
 	}

@@ -55,6 +55,7 @@ func TestS21StepConflict(t *testing.T) {
 		"visit 0 is the first":            {did("a", 0, "other")},
 		"a result and an error at once":   {did("new", 1, "1"), failed("new", "boom")},
 		"a signal's turn after a step":    {did("new", 1, "1"), take("x", 2)},
+		"a signal's turn that is none":    {did("new", 1, "1"), take("y", 0)},
 		"a part that is none":             {did("new", 1, "1"), {Kind: flow.InComplete}},
 		"a part that is none, by itself":  {{Kind: flow.InSignal}},
 		"state beside another's outcome":  {{Kind: flow.InState, Fields: flow.Fields{Payload: []byte("{}")}}, did("a", 1, "other")},
@@ -157,6 +158,11 @@ func TestR13HistoryIsBounded(t *testing.T) {
 			w.steps(1, flow.Input{Kind: flow.InStep, Fields: flow.Fields{Name: "s", ErrType: "E", ErrText: "boom"}})
 		}},
 		"a state": {2, func(w *world) { w.steps(1, flow.Input{Kind: flow.InState, Fields: flow.Fields{Payload: []byte("{}")}}) }},
+		"another state": {3, func(w *world) {
+			for _, s := range []string{"{}", "{1}"} {
+				w.steps(1, flow.Input{Kind: flow.InState, Fields: flow.Fields{Payload: []byte(s)}})
+			}
+		}},
 		"a moment": {itemOverhead + 3, func(w *world) {
 			w.step(flow.InSuspend, flow.Fields{Fence: 1, Flags: flow.FlagRecorded, Name: "nap", Until: w.now + 1})
 		}},
@@ -305,9 +311,17 @@ func TestR15S101ChildrenOfACallAreStartedOnce(t *testing.T) {
 			t.Errorf("the same call is answered %b with %v and sends %v", a.Flags, flow.DecodeRunIDs(a.Extra), w.letters())
 		}
 	}
+	w.start(2, "others", flow.FlagAbsolute, 4) // only one of the flags is for this
+	if wantKinds(t, w, flow.RecStarted); w.out.Records[0].Flags != 0 {
+		t.Errorf("the record has the flags %b", w.out.Records[0].Flags)
+	}
+	if w.start(2, "others", 0, 8); w.flags() != flow.FlagRepeat || len(w.letters()) > 0 {
+		t.Errorf("runs that are no children, again: answered %b, sent %v", w.flags(), w.letters())
+	}
 	for name, call := range map[string]func(){
 		"another number of runs": func() { w.start(2, "kids", flow.FlagChild, 8) },
 		"no children but runs":   func() { w.start(2, "kids", 0, 8, 9) },
+		"no runs but children":   func() { w.start(2, "others", flow.FlagChild, 8) },
 	} {
 		if call(); !errors.Is(w.out.Err, flow.ErrStepConflict) {
 			t.Errorf("%s: error %v", name, w.out.Err)
@@ -369,6 +383,24 @@ func TestS21LongHistory(t *testing.T) {
 	wantKinds(t, w, flow.RecSuspended)
 }
 
+// Fails when a text or a list of an entry isn't counted, or counted twice (R13).
+func TestR13WhatAnEntryCountsFor(t *testing.T) {
+	for name, c := range map[string]struct {
+		it   Item
+		want int
+	}{
+		"nothing": {Item{Kind: ItemMoment}, 0}, "a name": {Item{Name: "123"}, 3}, "a result": {Item{Payload: make([]byte, 5)}, 5},
+		"an error": {Item{ErrType: "12", ErrText: "1234"}, 6}, "a request": {Item{Request: "1234"}, 4},
+		"runs":       {Item{Runs: testIDs(1, 2, 3)}, 48},
+		"an outcome": {Item{Outcomes: []Outcome{{Payload: make([]byte, 5), ErrType: "12", ErrText: "1234"}}}, itemOverhead + 11},
+		"outcomes":   {Item{Outcomes: make([]Outcome, 3)}, 3 * itemOverhead},
+	} {
+		if got := c.it.Size() - itemOverhead; got != c.want {
+			t.Errorf("%s counts for %d bytes, want %d", name, got, c.want)
+		}
+	}
+}
+
 // Fails when the pages of a history leave an entry out, give one twice, are larger than
 // asked for with more than one entry, or say wrongly that others follow (R13).
 func TestR13HistoryPages(t *testing.T) {
@@ -380,7 +412,8 @@ func TestR13HistoryPages(t *testing.T) {
 	if len(all) != 20 || more {
 		t.Fatalf("%d entries, more %t", len(all), more)
 	}
-	for _, most := range []int{0, 1, itemOverhead + 1, 2*itemOverhead + 30, 500, 1 << 20} {
+	two := all[0].Size() + all[1].Size() // a page that is just full
+	for _, most := range []int{0, 1, itemOverhead + 1, two - 1, two, two + 1, 2*itemOverhead + 30, 500, 1 << 20} {
 		var got []Item
 		for more = true; more; {
 			var page []Item

@@ -94,7 +94,7 @@ func TestS88WaitsGetTheOldestOfTheirName(t *testing.T) {
 func TestS100SignalIsDeliveredUntilTheBodyGoesOn(t *testing.T) {
 	delivered := func(w *world) bool {
 		s := w.run.Signals()
-		return len(s) > 0 && s[0].Delivered && s[0].Number == 1 && string(s[0].Payload) == "x!"
+		return len(s) > 0 && s[0].Delivered && s[0].Number == 1 && string(s[0].Payload) == "x!" && s[0].RequestID == "r-x"
 	}
 	goOn := map[string]func(*world){
 		"a step": func(w *world) { w.steps(w.run.Fence(), did("a", 1, "1")) },
@@ -109,8 +109,8 @@ func TestS100SignalIsDeliveredUntilTheBodyGoesOn(t *testing.T) {
 	}
 	for name, next := range goOn {
 		for how, get := range map[string]func(*world){
-			"by a suspension": func(w *world) { w.waitSignal(1, "x", 0); w.signal("x", ""); w.hold(2) },
-			"when it looks":   func(w *world) { w.signal("x", ""); w.steps(1, take("x", 1)) },
+			"by a suspension": func(w *world) { w.waitSignal(1, "x", 0); w.signal("x", "r-x"); w.hold(2) },
+			"when it looks":   func(w *world) { w.signal("x", "r-x"); w.steps(1, take("x", 1)) },
 		} {
 			w := started(t)
 			get(w)
@@ -246,7 +246,10 @@ func TestP54S84R2Moments(t *testing.T) {
 	for _, until := range []flow.Instant{-1, 0, 1, epoch - 1, epoch, epoch + 1, epoch + 60*second, flow.MaxInstant} {
 		for flags, name := range map[flow.Flags]string{0: "", flow.FlagAbsolute: "", flow.FlagRecorded: "nap", flow.FlagRecorded | flow.FlagAbsolute: "nap"} {
 			w := started(t)
-			w.step(flow.InSuspend, flow.Fields{Fence: 1, Until: until, Flags: flags, Name: name})
+			w.step(flow.InSuspend, flow.Fields{Fence: 1, Until: until, Flags: flags | flow.FlagRetryable, Name: name})
+			if f := w.out.Records[0].Flags; f != flags {
+				t.Errorf("flags %b are recorded as %b", flags, f)
+			}
 			now := until <= epoch && !flags.Has(flow.FlagAbsolute)
 			due, ok := w.run.Due()
 			switch {

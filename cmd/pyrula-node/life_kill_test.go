@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -44,6 +46,17 @@ func TestP54_P52_S21EveryRecordedStepRanOnce(t *testing.T) {
 	for n := range workerKills {
 		time.Sleep(time.Duration(50+rng.IntN(150)) * time.Millisecond)
 		victim := rng.IntN(travelCrew)
+		if n%8 == 4 { // it believes in its lease, and is woken when that is over
+			stopped := crew[victim].cmd.Process
+			crew[victim].signal(syscall.SIGSTOP)
+			wg.Go(func() {
+				time.Sleep(3 * theLease)
+				if err := stopped.Signal(syscall.SIGCONT); err != nil && !errors.Is(err, os.ErrProcessDone) {
+					t.Error(err)
+				}
+			})
+			continue
+		}
 		crew[victim].kill()
 		f, err := os.OpenFile(file, os.O_APPEND|os.O_WRONLY, 0)
 		if err != nil {
