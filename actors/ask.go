@@ -22,6 +22,7 @@ type answer struct {
 	value any
 
 	next   flow.RunID // the run was handed on to this one, which is to be asked instead
+	old    bool       // it has left memory: nothing of its chain is on its way any more
 	number uint64     // of a signal
 	extra  []byte     // ids of children
 

@@ -45,7 +45,7 @@ func (n *Node) askChain(ctx context.Context, in flow.Input) (answer, error) {
 		a, err := n.askRun(ctx, in)
 		switch {
 		case err == nil && !a.next.IsZero():
-			in.Run, on, followed = a.next, arrival{}, true
+			in.Run, on, followed = a.next, arrival{}, !a.old
 		case followed && errors.Is(err, flow.ErrUnknownRun):
 			if on.pause(ctx, n.cfg.Clock) != nil {
 				return a, fmt.Errorf("successor %s is on its way: %w", in.Run, flow.ErrNotReady)
@@ -67,7 +67,7 @@ func (n *Node) view(ctx context.Context, id flow.RunID) (look, error) {
 		l, err := n.viewOne(ctx, id)
 		switch {
 		case err == nil && l.Status == flow.StatusContinued:
-			id, on, followed = l.ContinuedTo, arrival{}, true
+			id, on, followed = l.ContinuedTo, arrival{}, !l.old
 		case followed && errors.Is(err, flow.ErrUnknownRun):
 			if on.pause(ctx, n.cfg.Clock) != nil {
 				return l, fmt.Errorf("successor %s is on its way: %w", id, flow.ErrNotReady)

@@ -109,10 +109,10 @@ func TestR15S101Q6ChildrenTwice(t *testing.T) {
 		} {
 			other := c
 			change(&other)
-			if call := w.starting(g, other); true {
-				refused(w, call, flow.ErrStepConflict)
+			call := w.starting(g, other)
+			if refused(w, call, flow.ErrStepConflict); w.Failed() {
+				w.Fatal(name)
 			}
-			_ = name
 		}
 		if all := w.list(wire.ListQuery{}); len(all) != 4 { // parent, known, and two new
 			w.Errorf("there are %d runs", len(all))

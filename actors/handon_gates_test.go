@@ -254,7 +254,7 @@ func TestP76P62ReservedSlotIsFreed(t *testing.T) {
 		late := w.stampedBy("1", 2, w.placed(1))[1]
 		w.complete(w.claimOne("sync", "1")) // the bucket is empty
 		w.claimBy("sync", "1", 1)           // late asks, and nobody is there when its token comes
-		for range 65 { // it is passed over for a minute
+		for range 65 {                      // it is passed over for a minute
 			w.pass(time.Second)
 		}
 		claim := w.claimingAs(claimOf("sync", "1", 1, 0))

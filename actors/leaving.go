@@ -191,7 +191,7 @@ func (n *Node) afterwards(in *flow.Input, a answer) answer {
 	}
 	a.err = nil
 	if next := run.Successor(); !next.IsZero() && followsChain(in.Kind) {
-		a.next, a.value = next, flow.StatusContinued
+		a.next, a.value, a.old = next, flow.StatusContinued, true
 		return a
 	}
 	var out flow.Out

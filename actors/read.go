@@ -16,6 +16,7 @@ type look struct {
 	runactor.View
 	wait  flow.Wait
 	asked flow.RunID // the id that was asked for, when the run is its last successor
+	old   bool       // it has left memory: nothing of its chain is on its way any more
 }
 
 // lookAt reads a run in its shard. For a run that waits for a token of another
@@ -63,7 +64,7 @@ func (n *Node) viewOne(ctx context.Context, id flow.RunID) (look, error) {
 		if err != nil {
 			return look{}, err
 		}
-		return look{View: run.View()}, nil
+		return look{View: run.View(), old: true}, nil
 	}
 	if err != nil {
 		return look{}, err

@@ -220,9 +220,9 @@ func TestDrainInTheMiddle(t *testing.T) {
 }
 
 // TestDrainBetweenFunctionAndRecord: a step's function that ends when its worker drains is
-// recorded all the same, also when the answer is lost, so the next worker doesn't run it again.
+// recorded all the same, also over a bad network, so the next worker doesn't run it again.
 func TestDrainBetweenFunctionAndRecord(t *testing.T) {
-	for name, bad := range map[string]fault{"a good network": {}, "a lost answer": {cut: true}} {
+	for name, bad := range map[string]fault{"a good network": {}, "a lost request": {lost: true}, "a lost answer": {cut: true}} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
 				var c tally

@@ -41,7 +41,7 @@ type ground struct {
 
 func newGround(t *testing.T) *ground {
 	g := &ground{
-		T: t, mem: enginetest.NewMem(enginetest.MemConfig{}), archive: enginetest.NewArchive(), crashing: make(chan struct{}, 1),
+		T: t, mem: enginetest.NewMem(enginetest.MemConfig{Shards: 4}), archive: enginetest.NewArchive(), crashing: make(chan struct{}, 1),
 	}
 	g.open()
 	return g

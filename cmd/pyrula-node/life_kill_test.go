@@ -44,13 +44,13 @@ func TestP54_P52_S21EveryRecordedStepRanOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	wg.Go(func() { s.sellTickets(ids) })
 	for n := range workerKills {
-		time.Sleep(time.Duration(50+rng.IntN(150)) * time.Millisecond)
+		passes(time.Duration(50+rng.IntN(150)) * time.Millisecond)
 		victim := rng.IntN(travelCrew)
 		if n%8 == 4 { // it believes in its lease, and is woken when that is over
 			stopped := crew[victim].cmd.Process
 			crew[victim].signal(syscall.SIGSTOP)
 			wg.Go(func() {
-				time.Sleep(3 * theLease)
+				passes(3 * theLease)
 				if err := stopped.Signal(syscall.SIGCONT); err != nil && !errors.Is(err, os.ErrProcessDone) {
 					t.Error(err)
 				}
@@ -62,10 +62,9 @@ func TestP54_P52_S21EveryRecordedStepRanOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := appendLine(f, fmt.Sprintf("killed - 0 %d -", crew[victim].cmd.Process.Pid)); err != nil {
+		if err := errors.Join(appendLine(f, fmt.Sprintf("killed - 0 %d -", crew[victim].cmd.Process.Pid)), f.Close()); err != nil {
 			t.Fatal(err)
 		}
-		f.Close()
 		crew[victim] = spawnAs(t, workerName, travelWorker, s.addr, file)
 		switch n % 4 {
 		case 1:
@@ -104,7 +103,7 @@ func (s *standing) sellTickets(ids []string) {
 				s.t.Errorf("ticket of %s: %d %s", ids[i], status, answer)
 				return
 			}
-			time.Sleep(retryPause)
+			passes(retryPause)
 		}
 	}
 }
@@ -163,7 +162,7 @@ func judgeTravels(t *testing.T, file string, results map[string][]string) {
 			kept[call{w[1], w[2], w[3]}] = w[4]
 			given[w[4]] = true
 		default:
-			j.note(w)
+			j.note(t, w)
 		}
 	}
 	for id, tokens := range results {
@@ -195,13 +194,16 @@ type journal struct {
 	open  map[string]*stay // by run and fence
 }
 
-func (j *journal) note(w []string) {
+func (j *journal) note(t *testing.T, w []string) {
+	t.Helper()
 	j.line++
 	id := w[1] + " " + w[2]
 	switch w[0] {
 	case "enter":
 		x := &stay{run: w[1], key: w[4], pid: w[3], begun: j.line}
-		fmt.Sscan(w[2], &x.fence)
+		if _, err := fmt.Sscan(w[2], &x.fence); err != nil {
+			t.Fatal(err)
+		}
 		j.stays, j.open[id] = append(j.stays, x), x
 	case "leave", "lost":
 		j.open[id].ended, j.open[id].lost = j.line, w[0] == "lost"

@@ -20,9 +20,9 @@ func TestS86SchedulesOverKills(t *testing.T) {
 			`{"workflow":"by-%s","every_seconds":0.1,"catch_up":%q}`, policy, policy))
 	}
 	for n := range scheduleKills {
-		time.Sleep(time.Duration(rng.IntN(400)) * time.Millisecond)
+		passes(time.Duration(rng.IntN(400)) * time.Millisecond)
 		s.node.kill()
-		time.Sleep(time.Duration(rng.IntN(300)) * time.Millisecond)
+		passes(time.Duration(rng.IntN(300)) * time.Millisecond)
 		s.begin()
 		if n%5 == 4 {
 			s.cleanly()

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/tidwall/gjson"
 )
@@ -49,7 +48,7 @@ func (c *chase) send(client *http.Client, method, path, key, body string) (int, 
 		c.mu.Lock()
 		c.lost++
 		c.mu.Unlock()
-		time.Sleep(retryPause)
+		passes(retryPause)
 	}
 }
 
@@ -71,7 +70,7 @@ func (c *chase) signal(sender int) {
 		c.mu.Lock()
 		c.acked[sender] = append(c.acked[sender], answer.Get("number").Int())
 		c.mu.Unlock()
-		time.Sleep(signalPause)
+		passes(signalPause)
 	}
 }
 

@@ -102,7 +102,7 @@ func (s *staff) dismiss() {
 	s.wg.Wait()
 }
 
-// line is one line of a file that processes append to.
+// appendLine adds a line to a file that processes append to, and syncs it.
 func appendLine(f *os.File, line string) error {
 	if _, err := f.WriteString(line + "\n"); err != nil {
 		return err
@@ -158,3 +158,6 @@ func do(client *http.Client, req *http.Request) (int, gjson.Result) {
 
 // runView is a run as a list shows it.
 type runView struct{ id, status, next, from, version string }
+
+// passes lets real time go by for processes that know no other.
+func passes(d time.Duration) { <-time.After(d) }
