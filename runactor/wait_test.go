@@ -369,6 +369,46 @@ func TestS96WaitersAreBounded(t *testing.T) {
 	}
 }
 
+// Fails when a letter that leads to more letters, or many that bring a result each, don't go
+// by the outbox: what one message leads to must stay small (R5).
+func TestR5WhatGoesByTheOutbox(t *testing.T) {
+	for name, c := range map[string]struct {
+		do     func(*world)
+		posted bool
+	}{
+		"a watch":   {func(w *world) { w.waitRuns(1, 5) }, false},
+		"watches":   {func(w *world) { w.waitRuns(1, 5, 6) }, true},
+		"a child":   {func(w *world) { w.start(1, "kids", flow.FlagChild, 5) }, false},
+		"an end":    {func(w *world) { w.watch(8); w.step(flow.InComplete, flow.Fields{Fence: 1}) }, false},
+		"a hand-on": {func(w *world) { *w = *newWorld(w.t); w.now = epoch; w.submit(); w.handOn(9) }, false},
+		"a stop": {func(w *world) {
+			w.start(1, "kids", flow.FlagChild, 5)
+			w.waitRuns(1, 5)
+			w.step(flow.InCancel, flow.Fields{})
+		}, true},
+		"a chain's end": {func(w *world) {
+			*w = *newWorld(w.t)
+			w.now = epoch
+			f := successorFields()
+			f.Extra = nil
+			w.submitAs(f)
+			w.step(flow.InCancel, flow.Fields{})
+		}, true},
+	} {
+		w := started(t)
+		c.do(w)
+		letters := w.letters()
+		if len(letters) == 0 {
+			t.Errorf("%s: no letter", name)
+		}
+		for _, l := range letters {
+			if l.Flags.Has(flow.FlagPosted) != c.posted {
+				t.Errorf("%s: %v has the flags %b", name, l.Kind, l.Flags)
+			}
+		}
+	}
+}
+
 // Fails when a terminated run's holder goes on for ever, or its waiters aren't told, since
 // one of the two is looked after first (R20, S106).
 func TestR20S106HeldWhileItTells(t *testing.T) {
@@ -401,7 +441,7 @@ func TestP54P81ExplainEveryWait(t *testing.T) {
 			w.step(flow.InSuspend, flow.Fields{Fence: 1, Flags: flow.FlagRecorded, Name: "nap", Until: since + 5})
 		}, flow.Wait{Reason: flow.WaitSchedule, OpensAt: since + 5}},
 		"a signal":          {func(w *world) { w.waitSignal(1, "x", 0) }, flow.Wait{Reason: flow.WaitSignal, Signal: "x"}},
-		"a signal, bounded": {func(w *world) { w.waitSignal(1, "x", 7) }, flow.Wait{Reason: flow.WaitSignal, Signal: "x", OpensAt: since + 7}},
+		"a signal, bounded": {func(w *world) { w.waitSignal(1, "x", 1) }, flow.Wait{Reason: flow.WaitSignal, Signal: "x", OpensAt: since + 1}},
 		"runs":              {func(w *world) { w.waitRuns(1, 5, 6) }, flow.Wait{Reason: flow.WaitChild, Runs: testIDs(5, 6)}},
 		"runs, one of them ended": {func(w *world) {
 			w.waitRuns(1, 5, 6)
