@@ -44,3 +44,7 @@ func (n *Node) Describe(context.Context) (wire.Node, error) {
 
 // Replayed is the number of records that were read back since the process began.
 func (n *Node) Replayed() int64 { return n.replayed.Load() }
+
+// Recovered is how many runs and keys each shard had in memory when it was promoted for
+// the first time: what has come since doesn't count.
+func (n *Node) Recovered() (runs, keys int64) { return n.recoveredRuns.Load(), n.recoveredKeys.Load() }

@@ -133,13 +133,15 @@ type Node struct {
 	schedules  scheduler
 	asks       asks
 	replayed   atomic.Int64
-	owned      atomic.Int64  // shards that this node owns now
-	heard      atomic.Int64  // shards whose ready set the dispatcher knows
-	runs       atomic.Int64  // runs in memory, of the shards that it owns
-	ready      chan struct{} // closed when the node could serve for the first time
-	once       sync.Once     // closes ready
-	closing    atomic.Bool
-	waitOut    waitOut
+	// What the shards had at their first promotion.
+	recoveredRuns, recoveredKeys atomic.Int64
+	owned                        atomic.Int64  // shards that this node owns now
+	heard                        atomic.Int64  // shards whose ready set the dispatcher knows
+	runs                         atomic.Int64  // runs in memory, of the shards that it owns
+	ready                        chan struct{} // closed when the node could serve for the first time
+	once                         sync.Once     // closes ready
+	closing                      atomic.Bool
+	waitOut                      waitOut
 	// archiveBehind is maxArchiveBehind; tests lower it.
 	archiveBehind int64
 }
@@ -232,6 +234,11 @@ func (n *Node) shardOf(p flow.Partition) engine.ShardID {
 func (n *Node) promoted(s *shard) {
 	n.cfg.Logger.Debug("shard promoted", "shard", s.id, "epoch", s.epoch)
 	n.runs.Add(int64(len(s.st.runs)))
+	if !s.recovered {
+		s.recovered = true
+		n.recoveredRuns.Add(int64(len(s.st.runs)))
+		n.recoveredKeys.Add(int64(len(s.st.keys)))
+	}
 	n.checkArchive(s)
 	n.owned.Add(1)
 	n.noteReady()

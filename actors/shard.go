@@ -42,6 +42,7 @@ type shard struct {
 
 	endedSeen atomic.Int64 // what the archiver was told of: ended runs in memory
 	keysSeen  int64        // and idempotency keys
+	recovered bool         // what it had at its first promotion is counted
 	counted   bool         // what it has archived was compared with what is there
 
 	st        *state

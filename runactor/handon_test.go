@@ -44,6 +44,9 @@ func TestP24P25P28P76P79HandOn(t *testing.T) {
 	if v.Status != flow.StatusContinued || v.ContinuedTo != testID(9) || v.Ended != w.now || w.run.Successor() != testID(9) || w.run.IsSuccessor() {
 		t.Errorf("the original is %+v", v)
 	}
+	if b := w.run.peek(); len(b.signals)+len(b.waiters)+b.bytes != 0 {
+		t.Errorf("the original keeps %d signals, %d waiters, %d bytes", len(b.signals), len(b.waiters), b.bytes)
+	}
 	events := w.run.Events()
 	last := events[len(events)-1]
 	if diff := cmp.Diff(flow.Event{Seq: 3, Type: flow.EventContinued, At: w.now, Version: "3", Runs: testIDs(9)}, last); diff != "" {

@@ -311,7 +311,7 @@ func TestS106R15ManyAreToldByTicks(t *testing.T) {
 		result         int
 	}{
 		"one turn": {maxTold, maxTold, 1}, "one more": {maxTold + 1, maxTold, 1}, "most": {flow.MaxWaiters, maxTold, 1},
-		"large": {5, 3, maxToldBytes/3 - itemOverhead}, "a byte more": {5, 2, maxToldBytes/3 - itemOverhead + 1}, "largest": {3, 1, flow.MaxPayloadBytes},
+		"just full": {5, 4, maxToldBytes/4 - itemOverhead}, "a byte more": {5, 3, maxToldBytes/4 - itemOverhead + 1}, "largest": {3, 1, flow.MaxPayloadBytes},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := started(t)

@@ -144,7 +144,8 @@ func (n *Node) start(ctx context.Context) error {
 	}
 	n.expiry = startExpiry(n)
 	metrics.Observe(func() transport.Stats { return n.gauges() })
-	return n.recovered(ctx, time.Since(began))
+	n.recovered(time.Since(began))
+	return nil
 }
 
 func (n *Node) openDir() error {
@@ -183,16 +184,11 @@ func (n *Node) openEngine(metrics *transport.Metrics) error {
 }
 
 // recovered notes what the start read back, for GET /v1/node and the boot line.
-func (n *Node) recovered(ctx context.Context, took time.Duration) error {
-	stats, err := n.actors.Stats(ctx)
-	if err != nil {
-		return fmt.Errorf("count what was recovered: %w", err)
-	}
+func (n *Node) recovered(took time.Duration) {
 	var r wire.Recovery
 	r.Records, r.Seconds = n.actors.Replayed(), took.Seconds()
-	r.Runs, r.Keys = stats.TotalRuns(), stats.Keys()
+	r.Runs, r.Keys = n.actors.Recovered()
 	n.recovery.Store(&r)
-	return nil
 }
 
 // refuse says why new work can't be taken: a full or hanging disk (R19).
