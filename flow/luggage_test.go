@@ -91,6 +91,13 @@ func TestP76LargestLuggage(t *testing.T) {
 	if err != nil || len(got.Signals) != MaxSignals || len(got.Waiters) != MaxWaiters {
 		t.Fatalf("%d signals and %d waiters came back: %v", len(got.Signals), len(got.Waiters), err)
 	}
+	for name, over := range map[string]Luggage{
+		"signals": {Signals: append(slices.Clone(l.Signals), Signal{}), Last: 1}, "waiters": {Waiters: append(slices.Clone(l.Waiters), Waiter{})},
+	} {
+		if _, err := DecodeLuggage(over.Encode()); !errors.Is(err, ErrCodec) {
+			t.Errorf("one too many %s: error %v", name, err)
+		}
+	}
 	l.Signals = []Signal{{Number: 1, Name: strings.Repeat("n", MaxNameBytes), Payload: make([]byte, MaxLuggageBytes), RequestID: strings.Repeat("r", MaxRequestIDBytes)}}
 	body := l.Encode()
 	if got, err := DecodeLuggage(body); err != nil || len(got.Signals[0].Payload) != MaxLuggageBytes {

@@ -44,6 +44,7 @@ func TestP27P77P82Agrees(t *testing.T) {
 		"another burst":                {both, stamp(func(s *Stamp) { s.Gates[1].Burst++ }), GatesDiffer},
 		"another key of the Limit":     {both, stamp(func(s *Stamp) { s.Gates[0].KeyName = "Tenant" }), GatesDiffer},
 		"another key of the Rate":      {both, stamp(func(s *Stamp) { s.Gates[1].KeyName = "tenant" }), GatesDiffer},
+		"another kind, same numbers":   {def(limit, Rule{Kind: GateLimit, Key: rate.Key, Interval: Second, Burst: 5}), stamp(same), GatesDiffer},
 		"no Limit on the stamp":        {both, stamp(func(s *Stamp) { s.Gates = s.Gates[1:] }), GatesDiffer},
 		"no Rate on the stamp":         {both, stamp(func(s *Stamp) { s.Gates = s.Gates[:1] }), GatesDiffer},
 		"no gate on the stamp":         {both, stamp(func(s *Stamp) { s.Gates = nil }), GatesDiffer},

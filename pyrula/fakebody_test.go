@@ -14,7 +14,7 @@ import (
 )
 
 // fakeBook is what a fakeRun keeps for its body: the history, and what it waits for.
-type fakeBook struct {
+type fakeBook struct { //nolint:recvcheck // those that only count are asked of copies
 	seq     int64
 	history wire.History
 	kept    []wire.Signal    // no wait has got them

@@ -68,7 +68,7 @@ func (s *shop) work(r *pyrula.Run, j job) (string, error) {
 		most = 1
 	}
 	if s.working[b] > most {
-		s.broken("%d bodies of version %s under key %s", s.working[b], b.version, b.key)
+		s.brokenf("%d bodies of version %s under key %s", s.working[b], b.version, b.key)
 	}
 	s.mu.Unlock()
 	defer func() {
@@ -107,30 +107,30 @@ func (s *shop) submit(c *pyrula.Client, wf *pyrula.Workflow[job, string], each i
 func (s *shop) ended(c *pyrula.Client, h *pyrula.Handle[string], j job) {
 	got, err := h.Result(s.Context())
 	if err != nil {
-		s.broken("run %s of %+v: %v", h.ID, j, err)
+		s.brokenf("run %s of %+v: %v", h.ID, j, err)
 		return
 	}
 	run, err := c.Status(s.Context(), h.ID)
 	if err != nil {
-		s.broken("run %s: %v", h.ID, err)
+		s.brokenf("run %s: %v", h.ID, err)
 		return
 	}
 	events, err := c.Events(s.Context(), run.RunID)
 	if err != nil {
-		s.broken("events of run %s: %v", run.RunID, err)
+		s.brokenf("events of run %s: %v", run.RunID, err)
 		return
 	}
 	i := slices.IndexFunc(events, func(e pyrula.Event) bool { return e.Type == flow.EventClaimed })
 	first := strings.TrimRight(events[i].Worker, "0123456789")
 	handedOn := run.RunID != h.ID
 	if from := run.Provenance.Source.GatedFrom; handedOn && (from == nil || *from != h.ID) {
-		s.broken("run %s was handed on more than once", h.ID)
+		s.brokenf("run %s was handed on more than once", h.ID)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.firsts[first]++
 	if handedOn && len(s.starts[h.ID]) > 0 {
-		s.broken("run %s has started %v and was handed on", h.ID, s.starts[h.ID])
+		s.brokenf("run %s has started %v and was handed on", h.ID, s.starts[h.ID])
 	}
 	// An older worker runs what was handed on, under its new key (P30), and a newer one what
 	// an older one has claimed before, under its old key (P29).
@@ -140,7 +140,7 @@ func (s *shop) ended(c *pyrula.Client, h *pyrula.Handle[string], j job) {
 		want = j.Tenant
 	}
 	if key != want || (j.Tenant == "odd" && handedOn) || (j.Tenant != "odd" && first == "newer" && !handedOn) {
-		s.broken("run %s of %+v ended %q, was claimed first by %q and handed on: %v", h.ID, j, got, events[i].Worker, handedOn)
+		s.brokenf("run %s of %+v ended %q, was claimed first by %q and handed on: %v", h.ID, j, got, events[i].Worker, handedOn)
 	}
 }
 

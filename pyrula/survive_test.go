@@ -67,7 +67,7 @@ func (l *ledger) answered(c call, status int) {
 	}
 	var body wire.Steps
 	if err := json.Unmarshal(c.body, &body); err != nil {
-		l.broken("steps: %v", err)
+		l.brokenf("steps: %v", err)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -82,7 +82,7 @@ func (l *ledger) call(p place) int {
 	defer l.mu.Unlock()
 	l.calls[p]++
 	if l.recorded[p] {
-		l.broken("%v is recorded, and its function is called again", p)
+		l.brokenf("%v is recorded, and its function is called again", p)
 	}
 	return l.calls[p]
 }
@@ -100,7 +100,7 @@ func (l *ledger) settle(p place, outcome string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if before, known := l.seen[p]; known && before != outcome {
-		l.broken("%v was %q and is %q now", p, before, outcome)
+		l.brokenf("%v was %q and is %q now", p, before, outcome)
 	}
 	l.seen[p] = outcome
 }
@@ -111,7 +111,7 @@ func (l *ledger) begin(key string, w *line) {
 	defer l.mu.Unlock()
 	l.bodies++
 	if other := l.working[key]; other != nil && !other.isDead() {
-		l.broken("two bodies of key %s at once", key)
+		l.brokenf("two bodies of key %s at once", key)
 	}
 	l.working[key] = w
 }
@@ -144,7 +144,7 @@ func (p *player) play(r *pyrula.Run, in plan) ([]string, error) {
 	p.begin(in.Key, w)
 	defer func() {
 		if !w.isDead() {
-			p.ledger.end(in.Key)
+			p.end(in.Key)
 		}
 	}()
 	var outcomes []string
@@ -183,7 +183,7 @@ func (p *player) act(r *pyrula.Run, w *line, here place, a act) (outcome string,
 		got, err := pyrula.Step(r, a.Name, func(ctx context.Context) (string, error) { return p.work(ctx, w, r.ID, a) })
 		if err != nil && r.Err() == nil {
 			if !strings.Contains(err.Error(), "fails in call") {
-				p.broken("%v: %v", here, err)
+				p.brokenf("%v: %v", here, err)
 			}
 			return "failed: " + err.Error(), true, nil
 		}
@@ -383,7 +383,7 @@ func (s *tale) play(t *testing.T) (problems []string, bodies int) {
 func (s *tale) follow(ctx context.Context, c *pyrula.Client, p *player, in plan) {
 	h, err := p.wf.Start(ctx, c, in)
 	if err != nil {
-		p.broken("start: %v", err)
+		p.brokenf("start: %v", err)
 		return
 	}
 	var sent sync.WaitGroup
@@ -391,13 +391,13 @@ func (s *tale) follow(ctx context.Context, c *pyrula.Client, p *player, in plan)
 		sent.Go(func() {
 			<-time.After(m.after)
 			if _, err := h.Signal(ctx, m.name, i); err != nil && !errors.Is(err, pyrula.ErrRunEnded) {
-				p.broken("signal: %v", err)
+				p.brokenf("signal: %v", err)
 			}
 		})
 	}
 	got, err := h.Result(ctx)
 	if err != nil {
-		p.broken("run %s: %v", h.ID, err)
+		p.brokenf("run %s: %v", h.ID, err)
 	}
 	p.compare(h.ID, in, got)
 	sent.Wait()
@@ -406,19 +406,19 @@ func (s *tale) follow(ctx context.Context, c *pyrula.Client, p *player, in plan)
 // compare wants the result of a run to be what its bodies have seen, and each wait for a
 // signal to have got another one.
 func (p *player) compare(run string, in plan, got []string) {
-	p.ledger.mu.Lock()
-	defer p.ledger.mu.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	signals := map[string]bool{}
 	for i, outcome := range got {
 		if seen, settled := p.seen[place{run, fmt.Sprint("act ", i)}]; settled && seen != outcome {
-			p.broken("act %d of run %s was %q and the result has %q", i, run, seen, outcome)
+			p.brokenf("act %d of run %s was %q and the result has %q", i, run, seen, outcome)
 		}
 		if in.Ops[i].Kind != "signal" || outcome == "no signal" {
 			continue
 		}
 		one := in.Ops[i].Name + " " + outcome
 		if signals[one] {
-			p.broken("signal %s was delivered twice to run %s", one, run)
+			p.brokenf("signal %s was delivered twice to run %s", one, run)
 		}
 		signals[one] = true
 	}

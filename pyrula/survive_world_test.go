@@ -47,8 +47,8 @@ func newGround(t *testing.T) *ground {
 	return g
 }
 
-// broken notes what must not happen. Any goroutine may.
-func (g *ground) broken(format string, args ...any) {
+// brokenf notes what must not happen. Any goroutine may.
+func (g *ground) brokenf(format string, args ...any) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.problems = append(g.problems, fmt.Sprintf(format, args...))
@@ -61,7 +61,7 @@ func (g *ground) fatal(err error) {
 	down := g.server == nil
 	g.mu.Unlock()
 	if !down {
-		g.broken("the node ended itself: %v", err)
+		g.brokenf("the node ended itself: %v", err)
 	}
 	runtime.Goexit()
 }
@@ -69,13 +69,13 @@ func (g *ground) fatal(err error) {
 func (g *ground) open() {
 	n, err := actors.Open(actors.Config{Engine: g.mem, Archive: g.archive, Fatal: g.fatal, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
-		g.broken("open: %v", err)
+		g.brokenf("open: %v", err)
 		return
 	}
 	ctx, cancel := context.WithTimeout(g.Context(), time.Minute)
 	defer cancel()
 	if err := errors.Join(g.mem.Start(g.Context()), n.WaitReady(ctx)); err != nil {
-		g.broken("start: %v", err)
+		g.brokenf("start: %v", err)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -111,7 +111,7 @@ func (g *ground) end() []string {
 	g.over = true
 	g.kill()
 	if err := errors.Join(g.node.Close(), g.mem.Close(context.Background())); err != nil {
-		g.broken("close: %v", err)
+		g.brokenf("close: %v", err)
 	}
 	<-time.After(time.Minute) // a bubble ends with all of its goroutines
 	g.mu.Lock()
@@ -293,7 +293,7 @@ func (c *crew) work(ctx context.Context, l *line, name string) {
 	client, err := l.dial(ctx)
 	if err != nil {
 		if !l.isDead() && ctx.Err() == nil {
-			c.g.broken("%s can't dial: %v", name, err)
+			c.g.brokenf("%s can't dial: %v", name, err)
 		}
 		return
 	}
@@ -304,7 +304,7 @@ func (c *crew) work(ctx context.Context, l *line, name string) {
 		err = w.Run(ctx)
 	}
 	if err != nil && !l.isDead() && !errors.Is(err, pyrula.ErrDrainTimeout) {
-		c.g.broken("%s ended with %v", name, err)
+		c.g.brokenf("%s ended with %v", name, err)
 	}
 }
 

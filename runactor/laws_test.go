@@ -16,7 +16,6 @@ type ledger struct {
 	signals map[uint64]flow.Signal // that came, by number
 	owed    []flow.Waiter          // who is to be told
 	told    []flow.Waiter
-	ended   bool
 }
 
 // record looks at the run after a record was applied.

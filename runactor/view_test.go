@@ -90,3 +90,30 @@ func TestP63ChildrenAreStoppedWithAReason(t *testing.T) {
 		}
 	}
 }
+
+// Fails when the events of a run that waits for many runs again and again keep more than
+// their share of memory, or Check finds fault with that (P26).
+func TestP26RunsOfEventsAreBounded(t *testing.T) {
+	r := New(testID(1))
+	apply := func(k flow.RecordKind, f flow.Fields) {
+		f.Run = r.ID()
+		r.Apply(&flow.Record{Kind: k, Fields: f})
+	}
+	apply(flow.RecSubmitted, flow.Fields{})
+	awaited := make([]flow.RunID, flow.MaxAwaited)
+	for i := range awaited {
+		awaited[i] = flow.RunID{1, 15: byte(i)}
+	}
+	for fence := uint64(1); fence <= 200; fence++ {
+		apply(flow.RecAdmitted, flow.Fields{Fence: fence, Lease: lease})
+		apply(flow.RecSuspended, flow.Fields{Fence: fence, Flags: flow.FlagRuns, Extra: flow.EncodeRunIDs(awaited)})
+		apply(flow.RecWoken, flow.Fields{})
+	}
+	kept := 0
+	for _, e := range r.Events() {
+		kept += len(e.Runs) * len(flow.RunID{})
+	}
+	if err := r.Check(); err != nil || kept > maxJournalText || kept < maxJournalText/2 {
+		t.Errorf("%d bytes of ids are kept: %v", kept, err)
+	}
+}

@@ -3,6 +3,7 @@ package schedule
 import (
 	"encoding/hex"
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -58,7 +59,7 @@ func TestDamagedDefinitions(t *testing.T) {
 		}
 	}
 	for name, b := range map[string][]byte{
-		"more": append(whole[:len(whole):len(whole)], 0), "another version": append([]byte{whole[0], 2}, whole[2:]...),
+		"more": append(slices.Clip(whole), 0), "another version": append([]byte{whole[0], 2}, whole[2:]...),
 	} {
 		if d, err := Decode(b); !errors.Is(err, ErrCodec) {
 			t.Errorf("%s: %+v, %v", name, d, err)

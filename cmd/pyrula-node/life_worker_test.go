@@ -17,7 +17,7 @@ import (
 const travelWorker = "travel-worker"
 
 // The test binary is also that worker: see TestMain for the programs that it is by name.
-func init() {
+func init() { //nolint:gochecknoinits // the worker must not become the tests of its own
 	if len(os.Args) == 4 && os.Args[1] == travelWorker {
 		travelMain(os.Args[2], os.Args[3])
 	}
@@ -56,7 +56,7 @@ type diary struct {
 	n map[string]int
 }
 
-func (d *diary) write(format string, args ...any) {
+func (d *diary) writef(format string, args ...any) {
 	if err := appendLine(d.f, fmt.Sprintf(format, args...)); err != nil {
 		slog.Error("the witness can't be written", "err", err)
 		os.Exit(1)
@@ -68,7 +68,7 @@ func (d *diary) end() {
 	if cause := context.Cause(d.r); errors.Is(cause, pyrula.ErrLeaseLost) {
 		word = "lost"
 	}
-	d.write("%s %s %d %d %s", word, d.r.ID, d.r.Fence, os.Getpid(), d.r.Key)
+	d.writef("%s %s %d %d %s", word, d.r.ID, d.r.Fence, os.Getpid(), d.r.Key)
 }
 
 var tokens atomic.Int64
@@ -80,12 +80,12 @@ func (d *diary) step(name string) (string, error) {
 	token, err := pyrula.Step(d.r, name, func(ctx context.Context) (string, error) {
 		ran = true
 		token := fmt.Sprintf("%d-%d", os.Getpid(), tokens.Add(1))
-		d.write("ran %s %s %d %s", d.r.ID, name, d.n[name], token)
+		d.writef("ran %s %s %d %s", d.r.ID, name, d.n[name], token)
 		dawdle(ctx)
 		return token, nil
 	})
 	if err == nil && ran {
-		d.write("kept %s %s %d %s", d.r.ID, name, d.n[name], token)
+		d.writef("kept %s %s %d %s", d.r.ID, name, d.n[name], token)
 	}
 	return token, err
 }
@@ -104,7 +104,7 @@ func journeys(f *os.File) *pyrula.Workflow[trip, []string] {
 	var w *pyrula.Workflow[trip, []string]
 	w = pyrula.Define("journey", func(r *pyrula.Run, t trip) ([]string, error) {
 		d := &diary{r: r, f: f, n: map[string]int{}}
-		d.write("enter %s %d %d %s", r.ID, r.Fence, os.Getpid(), r.Key)
+		d.writef("enter %s %d %d %s", r.ID, r.Fence, os.Getpid(), r.Key)
 		defer d.end()
 		return d.travel(w, t)
 	}, pyrula.Limit{Key: "key", Max: 1}, pyrula.Lease(theLease), pyrula.MaxAttempts(2), pyrula.RetryBackoff(5*time.Millisecond))

@@ -82,7 +82,7 @@ func hire(t *testing.T, c *pyrula.Client, n int, workflows ...pyrula.Definition)
 	ctx, stop := context.WithCancel(t.Context())
 	s := &staff{t: t, stop: stop}
 	for range n {
-		w, err := c.NewWorker(pyrula.WorkerConfig{Concurrency: 8, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}, workflows...)
+		w, err := c.NewWorker(pyrula.WorkerConfig{Concurrency: 8, Logger: slog.New(slog.DiscardHandler)}, workflows...)
 		if err != nil {
 			t.Fatal(err)
 		}
