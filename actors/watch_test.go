@@ -166,7 +166,7 @@ func TestP22P27P77UnknownGatesAreHandedOnToTheFirstWorker(t *testing.T) {
 			w.Errorf("nobody has declared it: %+v", r.Wait)
 		}
 		w.declare("sync", one)
-		w.pass(time.Millisecond) // instants of two shards tell who is younger
+		w.pass(time.Millisecond)           // instants of two shards tell who is younger
 		b := w.submit("sync", `{"k":"a"}`) // younger, and of known gates
 		w.keptAlive("sync", "1")
 		w.pass(20 * time.Millisecond)
