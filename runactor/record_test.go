@@ -440,7 +440,8 @@ func TestR13HistoryPages(t *testing.T) {
 		}
 	}
 	page, _ := w.run.History(0, 1)
-	if mine := append(page, Item{Name: "mine"}); len(mine) != 2 || w.run.peek().items[1].Name != "a" {
+	page = append(page, Item{Name: "mine"})
+	if len(page) != 2 || w.run.peek().items[1].Name != "a" {
 		t.Error("what is appended to a page is in the history")
 	}
 }
