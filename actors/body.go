@@ -156,42 +156,21 @@ func (n *Node) childParts(ctx context.Context, parent flow.RunID, runs []wire.Ch
 		if parts[i].IdempotencyKey == "" {
 			continue
 		}
-		named, err := n.submitKeyed(ctx, parts[i])
+		in := parts[i]
+		in.Kind = flow.InSubmit
+		a, err := n.submitRun(ctx, in)
 		if err != nil {
 			return nil, flow.At(fmt.Sprintf("runs[%d].", i), err)
 		}
-		parts[i] = flow.Input{Kind: flow.InSubmit, Fields: flow.Fields{Run: named}} // it exists
+		parts[i] = flow.Input{Kind: flow.InSubmit, Fields: flow.Fields{Run: a.run}} // it exists
 	}
 	return parts, nil
-}
-
-// submitKeyed makes a run under its idempotency key and answers the run of that key.
-func (n *Node) submitKeyed(ctx context.Context, in flow.Input) (flow.RunID, error) {
-	in.Kind = flow.InSubmit
-	q := n.asks.open(1)
-	if err := n.tell(n.submitShard(&in), &command{in: in, ask: q.id, counted: true}); err != nil {
-		q.put(answer{err: err})
-	}
-	a := n.await(ctx, q)[0]
-	return a.run, a.err
 }
 
 // History is the page of a run's history behind the entry of number after. Error:
 // flow.ErrUnknownRun.
 func (n *Node) History(ctx context.Context, id flow.RunID, after int64) (wire.History, error) {
-	v, err := n.read(ctx, n.shardOf(id.Partition()), func(s *shard) (any, error) {
-		slot := s.st.runs[id]
-		if slot == nil {
-			return nil, fmt.Errorf("run %s: %w", id, flow.ErrUnknownRun)
-		}
-		return pageOf(slot.run, after), nil
-	})
-	if errors.Is(err, flow.ErrUnknownRun) {
-		var run *runactor.Run
-		if run, err = n.archived(id); err == nil {
-			v = pageOf(run, after)
-		}
-	}
+	v, err := n.readRun(ctx, id, func(run *runactor.Run) any { return pageOf(run, after) })
 	if err != nil {
 		return wire.History{}, err
 	}

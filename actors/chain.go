@@ -24,15 +24,7 @@ type arrival struct{ wait flow.Span }
 // pause waits a moment. Error: that of ctx, which is bounded.
 func (a *arrival) pause(ctx context.Context, c Clock) error {
 	a.wait = min(max(2*a.wait, arrivalFirst), arrivalMost)
-	passed := make(chan struct{})
-	stop := c.After(a.wait, func() { close(passed) })
-	select {
-	case <-passed:
-		return nil
-	case <-ctx.Done():
-		stop()
-		return ctx.Err()
-	}
+	return sleep(ctx, c, a.wait)
 }
 
 // askChain is askRun for what follows the chain of hand-ons to its end.
@@ -114,17 +106,9 @@ func (n *Node) Retry(ctx context.Context, id flow.RunID, r wire.Retry) (wire.Sub
 		return wire.Submitted{}, err
 	}
 	in.Trigger, in.Origin = runactor.TriggerRetry, l.ID.String()
-	q := n.asks.open(1)
-	if err := n.tell(n.submitShard(&in), &command{in: in, ask: q.id, counted: true}); err != nil {
-		q.put(answer{err: err})
+	a, err := n.submitRun(ctx, in)
+	if err != nil {
+		return wire.Submitted{}, err
 	}
-	a := n.await(ctx, q)[0]
-	if a.err != nil {
-		return wire.Submitted{}, a.err
-	}
-	done := wire.Submitted{RunID: a.run.String(), Status: flow.StatusQueued.String(), Created: !a.flags.Has(flow.FlagRepeat)}
-	if !done.Created {
-		done.Status = n.statusName(ctx, a.run)
-	}
-	return done, nil
+	return n.submitted(ctx, &a), nil
 }

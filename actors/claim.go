@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"container/list"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/pyrula/pyrula-node/flow"
@@ -120,9 +121,7 @@ func (d *dispatcher) giveBack(v *shardView, number uint64) {
 	if c.again > 0 && len(c.grants) == 0 && !c.gone {
 		c.again--
 		c.closed = false
-		for f := range c.places { //tidy:ordered a claim that doesn't wait looks at its few workflows once more
-			d.spread(c, []*workflowView{f})
-		}
+		d.spread(c, slices.Collect(maps.Keys(c.places)))
 		c.closed = true
 	}
 	d.settle(c)

@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"context"
 	"time"
 
 	"github.com/pyrula/pyrula-node/flow"
@@ -34,6 +35,19 @@ func (c SystemClock) Mono() flow.Span { return flow.Span(time.Since(c.origin)) }
 func (SystemClock) After(d flow.Span, f func()) func() {
 	t := time.AfterFunc(time.Duration(d), f)
 	return func() { t.Stop() }
+}
+
+// sleep returns when d has passed by the clock. Error: that of ctx, if it ends first.
+func sleep(ctx context.Context, c Clock, d flow.Span) error {
+	passed := make(chan struct{})
+	stop := c.After(d, func() { close(passed) })
+	select {
+	case <-passed:
+		return nil
+	case <-ctx.Done():
+		stop()
+		return ctx.Err()
+	}
 }
 
 // slewDivisor bounds how fast shard time follows the wall: by one part in 20 of

@@ -293,3 +293,21 @@ func SnapshotPauses(ctx context.Context, n *Node, id engine.ShardID) (begin time
 
 // NextFence is where the fences of a new owner begin.
 func NextFence(last uint64, now flow.Instant) uint64 { return nextFence(last, now) }
+
+// Keys is the number of keys that are awake.
+func (s Stats) Keys() (n int64) {
+	for _, w := range s { //tidy:ordered a sum
+		n += w.Full + w.Idle
+	}
+	return n
+}
+
+// TotalRuns is the number of runs in memory.
+func (s Stats) TotalRuns() (n int64) {
+	for _, w := range s { //tidy:ordered a sum
+		for _, runs := range w.Runs { //tidy:ordered a sum
+			n += runs
+		}
+	}
+	return n
+}

@@ -68,8 +68,11 @@ func (a announced) best(workflow string, now flow.Span) *flow.Definition {
 		if m.until < now {
 			continue
 		}
-		if best == nil || flow.CompareVersions(m.def, best) > 0 ||
-			(flow.CompareVersions(m.def, best) == 0 && m.def.At > best.At) {
+		if best == nil {
+			best = m.def
+			continue
+		}
+		if c := flow.CompareVersions(m.def, best); c > 0 || (c == 0 && m.def.At > best.At) {
 			best = m.def
 		}
 	}
@@ -101,7 +104,7 @@ func (s *shard) announce(m announceMsg) {
 	if s.announced == nil {
 		s.announced = make(announced)
 	}
-	if s.announced.hear(m, s.node.cfg.Clock.Mono()) {
+	if s.announced.hear(m, s.time.mono) {
 		s.sweep(sweepMsg{epoch: s.epoch, workflow: m.def.Workflow})
 	}
 }
@@ -111,7 +114,7 @@ func (s *shard) sweep(m sweepMsg) {
 	if m.epoch != s.epoch {
 		return
 	}
-	best := s.announced.best(m.workflow, s.node.cfg.Clock.Mono())
+	best := s.announced.best(m.workflow, s.time.mono)
 	if best == nil {
 		return
 	}
@@ -402,7 +405,7 @@ func (s *shard) handOnBest(slot *keySlot) {
 	if len(s.announced) == 0 {
 		return
 	}
-	if best := s.announced.best(slot.id.Workflow, s.node.cfg.Clock.Mono()); best != nil {
+	if best := s.announced.best(slot.id.Workflow, s.time.mono); best != nil {
 		s.handOnHeads(slot, occasion{def: best})
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 
 	"github.com/pyrula/pyrula-node/flow"
-	"github.com/pyrula/pyrula-node/flow/wire"
 	"github.com/pyrula/pyrula-node/persistence/engine"
 	"github.com/pyrula/pyrula-node/runactor"
 )
@@ -234,13 +233,4 @@ func (n *Node) listArchived(q *listQuery) (listPart, error) {
 		return part, fmt.Errorf("list the archive: %w", err)
 	}
 	return part, nil
-}
-
-// archivedEvents are the events of a run that has left memory.
-func (n *Node) archivedEvents(id flow.RunID) ([]wire.Event, error) {
-	run, err := n.archived(id)
-	if err != nil {
-		return nil, err
-	}
-	return eventsOf(run), nil
 }

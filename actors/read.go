@@ -147,20 +147,31 @@ func (n *Node) watchEnd(ctx, timed context.Context, id flow.RunID) error {
 
 // Events is the run's own journal (P26).
 func (n *Node) Events(ctx context.Context, id flow.RunID) (wire.Events, error) {
+	v, err := n.readRun(ctx, id, func(run *runactor.Run) any { return eventsOf(run) })
+	if err != nil {
+		return wire.Events{}, err
+	}
+	return wire.Events{Events: v.([]wire.Event)}, nil
+}
+
+// readRun is f of a run itself, whatever became of it, in its shard or in the archive.
+// Error: flow.ErrUnknownRun.
+func (n *Node) readRun(ctx context.Context, id flow.RunID, f func(*runactor.Run) any) (any, error) {
 	v, err := n.read(ctx, n.shardOf(id.Partition()), func(s *shard) (any, error) {
 		slot := s.st.runs[id]
 		if slot == nil {
 			return nil, fmt.Errorf("run %s: %w", id, flow.ErrUnknownRun)
 		}
-		return eventsOf(slot.run), nil
+		return f(slot.run), nil
 	})
-	if errors.Is(err, flow.ErrUnknownRun) {
-		v, err = n.archivedEvents(id)
+	if !errors.Is(err, flow.ErrUnknownRun) {
+		return v, err
 	}
+	run, err := n.archived(id)
 	if err != nil {
-		return wire.Events{}, err
+		return nil, err
 	}
-	return wire.Events{Events: v.([]wire.Event)}, nil
+	return f(run), nil
 }
 
 func eventsOf(run *runactor.Run) []wire.Event {

@@ -206,10 +206,6 @@ func (s *shard) fire(slot *scheduleSlot) {
 	}
 	fact.Order, fact.Run = due.At, in.Run
 	s.write(flow.RecScheduleFired, fact)
-	if home := s.node.shardOf(in.Run.Partition()); home != s.id {
-		in.Kind = flow.InCreate
-		s.post(home, &in)
-	} else if err := s.create(&in); err != nil {
-		panic("a checked run of a schedule was refused: " + err.Error())
-	}
+	in.Kind = flow.InCreate
+	s.send(in)
 }

@@ -33,24 +33,6 @@ func (s Stats) of(workflow string) *WorkflowStats {
 	return w
 }
 
-// Keys is the number of keys that are awake.
-func (s Stats) Keys() (n int64) {
-	for _, w := range s { //tidy:ordered a sum
-		n += w.Full + w.Idle
-	}
-	return n
-}
-
-// TotalRuns is the number of runs in memory.
-func (s Stats) TotalRuns() (n int64) {
-	for _, w := range s { //tidy:ordered a sum
-		for _, runs := range w.Runs { //tidy:ordered a sum
-			n += runs
-		}
-	}
-	return n
-}
-
 // Stats asks every shard and the dispatcher. Their moments differ slightly.
 func (n *Node) Stats(ctx context.Context) (Stats, error) {
 	if err := n.serving(); err != nil {

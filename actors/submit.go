@@ -96,12 +96,29 @@ func (n *Node) Submit(ctx context.Context, runs []wire.Submit) ([]wire.Submitted
 		if errs[i] = a.err; a.err != nil {
 			continue
 		}
-		out[i] = wire.Submitted{RunID: a.run.String(), Status: flow.StatusQueued.String(), Created: !a.flags.Has(flow.FlagRepeat)}
-		if !out[i].Created {
-			out[i].Status = n.statusName(ctx, a.run)
-		}
+		out[i] = n.submitted(ctx, &a)
 	}
 	return out, errs
+}
+
+// submitted is what a submit that was taken answers.
+func (n *Node) submitted(ctx context.Context, a *answer) wire.Submitted {
+	s := wire.Submitted{RunID: a.run.String(), Status: flow.StatusQueued.String(), Created: !a.flags.Has(flow.FlagRepeat)}
+	if !s.Created {
+		s.Status = n.statusName(ctx, a.run)
+	}
+	return s
+}
+
+// submitRun sends one run that is stamped already, and waits until it is durable or
+// refused.
+func (n *Node) submitRun(ctx context.Context, in flow.Input) (answer, error) {
+	q := n.asks.open(1)
+	if err := n.tell(n.submitShard(&in), &command{in: in, ask: q.id, counted: true}); err != nil {
+		q.put(answer{err: err})
+	}
+	a := n.await(ctx, q)[0]
+	return a, a.err
 }
 
 // statusName is where a run that was known already stands now; empty for one whose

@@ -91,15 +91,10 @@ func (n *Node) waitForOldLeases(ctx context.Context, wait flow.Span) (left flow.
 		if pause == 0 {
 			return 0, false, nil
 		}
-		passed := make(chan struct{})
-		stop := n.cfg.Clock.After(pause, func() { close(passed) })
-		select {
-		case <-passed:
-			wait -= pause
-		case <-ctx.Done():
-			stop()
-			return 0, false, ctx.Err()
+		if err := sleep(ctx, n.cfg.Clock, pause); err != nil {
+			return 0, false, err
 		}
+		wait -= pause
 	}
 	return 0, false, nil
 }
