@@ -33,29 +33,22 @@ func appendShort(b []byte, runID string) []byte {
 }
 
 func appendBatchResult(b []byte, runs []wire.Submitted) []byte {
-	b = append(b, `{"runs":[`...)
-	for i := range runs {
-		b = appendSubmitted(comma(b, i), &runs[i])
-	}
-	return append(b, `]}`...)
+	return append(appendList(append(b, `{"runs":`...), runs, appendSubmitted), '}')
 }
 
 func appendClaimed(b []byte, c *wire.Claimed) []byte {
-	b = appendGrants(append(b, `{"runs":`...), c.Runs)
+	b = appendList(append(b, `{"runs":`...), c.Runs, appendGrant)
 	if len(c.Resolve) > 0 {
-		b = append(b, `,"resolve":[`...)
-		for i := range c.Resolve {
-			b = appendCandidate(comma(b, i), &c.Resolve[i])
-		}
-		b = append(b, ']')
+		b = appendList(append(b, `,"resolve":`...), c.Resolve, appendCandidate)
 	}
 	return append(b, '}')
 }
 
-func appendGrants(b []byte, runs []wire.Grant) []byte {
+// appendList writes an array, each of its entries by one.
+func appendList[T any](b []byte, list []T, one func([]byte, *T) []byte) []byte {
 	b = append(b, '[')
-	for i := range runs {
-		b = appendGrant(comma(b, i), &runs[i])
+	for i := range list {
+		b = one(comma(b, i), &list[i])
 	}
 	return append(b, ']')
 }
@@ -80,14 +73,13 @@ func appendGrant(b []byte, g *wire.Grant) []byte {
 }
 
 func appendHeartbeatResult(b []byte, runs []wire.BeatResult) []byte {
-	b = append(b, `{"runs":[`...)
-	for i := range runs {
-		b = appendText(append(comma(b, i), `{"run_id":`...), runs[i].RunID)
-		b = strconv.AppendBool(append(b, `,"ok":`...), runs[i].OK)
-		b = strconv.AppendBool(append(b, `,"cancel_requested":`...), runs[i].CancelRequested)
-		b = append(b, '}')
-	}
-	return append(b, `]}`...)
+	return append(appendList(append(b, `{"runs":`...), runs, appendBeatResult), '}')
+}
+
+func appendBeatResult(b []byte, r *wire.BeatResult) []byte {
+	b = appendText(append(b, `{"run_id":`...), r.RunID)
+	b = strconv.AppendBool(append(b, `,"ok":`...), r.OK)
+	return append(strconv.AppendBool(append(b, `,"cancel_requested":`...), r.CancelRequested), '}')
 }
 
 func appendEnded(b []byte, e *wire.Ended) []byte {
@@ -98,7 +90,7 @@ func appendEnded(b []byte, e *wire.Ended) []byte {
 
 func appendClaimAfter(b []byte, runs *[]wire.Grant, p *wire.Problem) []byte {
 	if runs != nil {
-		b = appendGrants(append(b, `,"runs":`...), *runs)
+		b = appendList(append(b, `,"runs":`...), *runs, appendGrant)
 	}
 	if p != nil {
 		b = appendProblem(append(b, `,"claim_problem":`...), p)
@@ -107,11 +99,8 @@ func appendClaimAfter(b []byte, runs *[]wire.Grant, p *wire.Problem) []byte {
 }
 
 func appendCompleteBatchResult(b []byte, r *wire.CompleteBatchResult) []byte {
-	b = append(b, `{"results":[`...)
-	for i := range r.Results {
-		b = appendCompleteResult(comma(b, i), &r.Results[i])
-	}
-	return append(appendClaimAfter(append(b, ']'), r.Runs, r.ClaimProblem), '}')
+	b = appendList(append(b, `{"results":`...), r.Results, appendCompleteResult)
+	return append(appendClaimAfter(b, r.Runs, r.ClaimProblem), '}')
 }
 
 func appendCompleteResult(b []byte, r *wire.CompleteResult) []byte {

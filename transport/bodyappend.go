@@ -15,20 +15,17 @@ const noHistory = `,"steps":[],"signals":[],"waits":[],"children":[],"history_ne
 
 // appendGrantHistory writes what noHistory leaves empty.
 func appendGrantHistory(b []byte, g *wire.Grant) []byte {
-	b = appendSteps(append(b, `,"steps":`...), g.Steps)
-	b = append(b, `,"signals":[`...)
-	for i := range g.Signals {
-		b = appendSignal(comma(b, i), &g.Signals[i])
-	}
-	b = appendWaits(append(b, `],"waits":`...), g.Waits)
-	b = appendGroups(append(b, `,"children":`...), g.Children)
+	b = appendList(append(b, `,"steps":`...), g.Steps, appendStep)
+	b = appendList(append(b, `,"signals":`...), g.Signals, appendSignal)
+	b = appendList(append(b, `,"waits":`...), g.Waits, appendWait)
+	b = appendList(append(b, `,"children":`...), g.Children, appendGroup)
 	return appendNext(append(b, `,"history_next":`...), g.HistoryNext)
 }
 
 func appendHistory(b []byte, h *wire.History) []byte {
-	b = appendSteps(append(b, `{"steps":`...), h.Steps)
-	b = appendWaits(append(b, `,"waits":`...), h.Waits)
-	b = appendGroups(append(b, `,"children":`...), h.Children)
+	b = appendList(append(b, `{"steps":`...), h.Steps, appendStep)
+	b = appendList(append(b, `,"waits":`...), h.Waits, appendWait)
+	b = appendList(append(b, `,"children":`...), h.Children, appendGroup)
 	return append(appendNext(append(b, `,"next":`...), h.Next), '}')
 }
 
@@ -37,14 +34,6 @@ func appendNext(b []byte, next *int64) []byte {
 		return append(b, "null"...)
 	}
 	return strconv.AppendInt(b, *next, 10)
-}
-
-func appendSteps(b []byte, steps []wire.Step) []byte {
-	b = append(b, '[')
-	for i := range steps {
-		b = appendStep(comma(b, i), &steps[i])
-	}
-	return append(b, ']')
 }
 
 func appendStep(b []byte, s *wire.Step) []byte {
@@ -71,14 +60,6 @@ func appendSignal(b []byte, s *wire.Signal) []byte {
 	return append(b, '}')
 }
 
-func appendWaits(b []byte, waits []wire.WaitEnd) []byte {
-	b = append(b, '[')
-	for i := range waits {
-		b = appendWait(comma(b, i), &waits[i])
-	}
-	return append(b, ']')
-}
-
 func appendWait(b []byte, w *wire.WaitEnd) []byte {
 	b = strconv.AppendInt(append(b, `{"seq":`...), w.Seq, 10)
 	b = appendText(append(b, `,"kind":`...), w.Kind)
@@ -89,11 +70,7 @@ func appendWait(b []byte, w *wire.WaitEnd) []byte {
 	}
 	b = appendGiven(b, `,"payload":`, w.Payload)
 	if len(w.Outcomes) > 0 {
-		b = append(b, `,"outcomes":[`...)
-		for i := range w.Outcomes {
-			b = appendOutcome(comma(b, i), &w.Outcomes[i])
-		}
-		b = append(b, ']')
+		b = appendList(append(b, `,"outcomes":`...), w.Outcomes, appendOutcome)
 	}
 	return append(b, '}')
 }
@@ -105,17 +82,12 @@ func appendOutcome(b []byte, o *wire.Outcome) []byte {
 	return append(appendError(b, o.Error), '}')
 }
 
-func appendGroups(b []byte, groups []wire.ChildGroup) []byte {
-	b = append(b, '[')
-	for i := range groups {
-		g := &groups[i]
-		b = strconv.AppendInt(append(comma(b, i), `{"seq":`...), g.Seq, 10)
-		b = appendText(append(b, `,"step":`...), g.Step)
-		b = strconv.AppendInt(append(b, `,"visit":`...), g.Visit, 10)
-		b = appendText(append(b, `,"kind":`...), g.Kind)
-		b = append(appendTexts(append(b, `,"runs":`...), g.Runs), '}')
-	}
-	return append(b, ']')
+func appendGroup(b []byte, g *wire.ChildGroup) []byte {
+	b = strconv.AppendInt(append(b, `{"seq":`...), g.Seq, 10)
+	b = appendText(append(b, `,"step":`...), g.Step)
+	b = strconv.AppendInt(append(b, `,"visit":`...), g.Visit, 10)
+	b = appendText(append(b, `,"kind":`...), g.Kind)
+	return append(appendTexts(append(b, `,"runs":`...), g.Runs), '}')
 }
 
 func appendCandidate(b []byte, c *wire.Candidate) []byte {
@@ -129,7 +101,7 @@ func appendCandidate(b []byte, c *wire.Candidate) []byte {
 func appendRecorded(b []byte, r *wire.Recorded) []byte {
 	b = appendText(append(b, `{"run_id":`...), r.RunID)
 	b = appendText(append(b, `,"status":`...), r.Status)
-	b = appendWaits(append(b, `,"waits":`...), r.Waits)
+	b = appendList(append(b, `,"waits":`...), r.Waits, appendWait)
 	return append(appendClaimAfter(b, r.Runs, r.ClaimProblem), '}')
 }
 
