@@ -225,7 +225,7 @@ func (n *Node) resolution(ctx context.Context, r *wire.Resolution) (*resolvedMsg
 			"run_id", r.RunID, "workflow", run.Workflow, "version", r.Version, "problem", r.Problem)
 		return m, nil
 	}
-	if m.stamp, err = def.Stamp(run.Params, flow.Keys{Limit: r.Keys.Limit, Rate: r.Keys.Rate}); err != nil {
+	if m.stamp, err = def.Stamp(run.Params, flow.Keys{Limit: r.Keys.Limit, Rate: r.Keys.Rate, Eval: n.evaluate}); err != nil {
 		return nil, err
 	}
 	return m, nil

@@ -16,6 +16,8 @@ import (
 //	3 key      what a key doesn't rebuild from its runs: bucket, wants, tokens asked for
 //	4 request  a request id that is still remembered: Run, RequestID, Order (when)
 //	5 keyed    an idempotency key: its record, with Order (when)
+//	6 event    the id of an event whose batch was cut: Key, IdempotencyKey, Run if the event
+//	           filled it, Order (when)
 //	0          the end
 const (
 	snapshotVersion = 1
@@ -26,6 +28,7 @@ const (
 	partKey     = 3
 	partRequest = 4
 	partKeyed   = 5
+	partEvent   = 6
 )
 
 // capture is a snapshot under way (R9). It is begun at a boundary in a time that
@@ -60,6 +63,7 @@ func (st *state) begin(number uint64, ep engine.Epoch, seq engine.Seq) *capture 
 		seats(&st.defs.slab, func(slot *definedSlot) { c.beforeDefined(st, slot) }),
 		c.walkLetters(st),
 		c.walkRequests(st),
+		c.walkCutEvents(st),
 		seats(&st.keyed.slab, c.beforeKeyed),
 		seats(&st.schedules.slab, c.beforeSchedule),
 		seats(&st.keySlab, c.beforeKey),
@@ -237,9 +241,19 @@ func (c *capture) walkLetters(st *state) walk {
 // walkRequests walks the request ids that are remembered, oldest first.
 func (c *capture) walkRequests(st *state) walk {
 	fifo := &st.requests.fifo
-	return listed(fifo.items[fifo.head:], func(_ int, r request) {
+	return listed(fifo.items[fifo.head:], func(_ int, r remembered[string]) {
 		c.record(partRequest, &flow.Record{Kind: flow.RecSubmitted, Fields: flow.Fields{
 			RequestID: r.id, Run: r.run, Order: r.at,
+		}})
+	})
+}
+
+// walkCutEvents walks the ids of events that are remembered, oldest first.
+func (c *capture) walkCutEvents(st *state) walk {
+	fifo := &st.cutEvents.fifo
+	return listed(fifo.items[fifo.head:], func(_ int, r remembered[eventID]) {
+		c.record(partEvent, &flow.Record{Kind: flow.RecEvent, Fields: flow.Fields{
+			Key: r.id.key, IdempotencyKey: r.id.id, Run: r.run, Order: r.at,
 		}})
 	})
 }

@@ -30,6 +30,7 @@ type claim struct {
 	// places are its workflows, with its place among their waiting claims; nil while
 	// it has no credit to spare.
 	places map[*workflowView]*list.Element
+	alive  []*serving // its worker's places in the book of who is alive, while it waits
 }
 
 // maxAgain bounds how often a claim that doesn't wait is lent anew.
@@ -51,19 +52,21 @@ func (d *dispatcher) claim(m *claimMsg) {
 		return
 	}
 	d.last++
+	now := d.node.cfg.Clock.Mono()
 	c := &claim{
 		number: d.last, at: -1, ask: m.ask, worker: m.worker, credit: int64(m.credit), plain: m.plain,
-		serves: make(map[string]*flow.Definition, len(m.serves)), until: d.node.cfg.Clock.Mono() + m.wait,
+		serves: make(map[string]*flow.Definition, len(m.serves)), until: now + m.wait,
 	}
 	c.places = make(map[*workflowView]*list.Element, len(m.serves))
 	d.claims[c.number], d.byAsk[c.ask] = c, c
 	var flows []*workflowView
 	for _, def := range m.serves {
 		c.serves[def.Workflow] = def
-		f := d.flow(def.Workflow)
-		d.see(f, m.worker)
-		flows = append(flows, f)
-		d.serve(def, m.worker)
+		flows = append(flows, d.flow(def.Workflow))
+		if s := d.serve(def, m.worker, now); s != nil && m.wait > 0 {
+			d.polls(s, now)
+			c.alive = append(c.alive, s)
+		}
 		d.bring(c, def)
 	}
 	d.spread(c, flows)
@@ -197,6 +200,10 @@ func (d *dispatcher) finish(c *claim) {
 	}
 	delete(d.claims, c.number)
 	delete(d.byAsk, c.ask)
+	now := d.node.cfg.Clock.Mono()
+	for _, s := range c.alive {
+		d.polled(s, now)
+	}
 	if c.gone {
 		for _, g := range c.grants {
 			d.node.handBack(g)
@@ -223,7 +230,8 @@ func (d *dispatcher) unclaim(ask askID) {
 	d.settle(c)
 }
 
-// expire ends the claims whose time is over and sets the timer for the next one.
+// expire ends the claims whose time is over, announces what is due, and sets the timer for
+// whichever comes next.
 func (d *dispatcher) expire() {
 	now := d.node.cfg.Clock.Mono()
 	for len(d.deadlines) > 0 && d.deadlines[0].until <= now {
@@ -231,8 +239,11 @@ func (d *dispatcher) expire() {
 		c.closed = true
 		d.settle(c)
 	}
-	var next flow.Span
-	if len(d.deadlines) > 0 {
+	if d.lookAt != 0 && d.lookAt <= now {
+		d.lookAtServed(now)
+	}
+	next := d.lookAt
+	if len(d.deadlines) > 0 && (next == 0 || d.deadlines[0].until < next) {
 		next = d.deadlines[0].until
 	}
 	if d.stopTimer != nil && d.timerAt == next {

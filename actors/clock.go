@@ -79,12 +79,15 @@ func (t *shardTime) read() flow.Instant {
 	return t.now
 }
 
-// until says how long to wait for a deadline, counted from the last read. An
-// absolute one also waits for the wall.
+// until says how long to wait for a deadline, in shard time from the last read; zero says
+// that it has come. An absolute one also waits for the wall. While the wall is behind,
+// shard time passes more slowly than it: whoever waits for it looks again a little early,
+// so that the difference isn't added to the wait.
 func (t *shardTime) until(d flow.Deadline) flow.Span {
 	wait := d.At.Sub(t.now)
 	if d.Absolute {
-		wait = max(wait, d.At.Sub(t.clock.Wall()))
+		wall := d.At.Sub(t.clock.Wall())
+		wait = max(wait, wall-wall/slewDivisor)
 	}
 	return max(wait, 0)
 }

@@ -189,6 +189,7 @@ func (s *shard) lookAgain(slot *keySlot) {
 	}
 	s.at = flow.Fields{Key: slot.id}
 	s.tickKey(slot)
+	s.tendBatch(slot)
 	s.mark(slot)
 }
 
@@ -212,6 +213,7 @@ func (s *shard) settleDirty() {
 			s.timers.armKey(slot, slot.resolving.until)
 		}
 		if slot.key.Idle(s.now) && count == 0 && len(slot.parked) == 0 {
+			s.timers.void(&slot.armed)
 			s.st.dropKey(slot)
 		} else if due, ok := slot.key.Due(s.now); ok {
 			s.timers.armKey(slot, due.At)

@@ -11,9 +11,7 @@ import (
 // Bounds of the dispatcher.
 const (
 	maxClaims    = 16_384 // long polls that wait
-	maxSeen      = 10_000 // workers remembered for one workflow
-	aliveFor     = 30 * flow.Second
-	maxLentBatch = 256 // offers in one message to a shard
+	maxLentBatch = 256    // offers in one message to a shard
 )
 
 // dispatcher brings worker credit and admissible runs together: one for the node
@@ -25,11 +23,15 @@ type dispatcher struct {
 	box    *mailbox
 	shards []shardView
 	flows  map[string]*workflowView // by workflow
-	serves map[servedDef]*servedBy  // declarations that live workers serve
 	claims map[uint64]*claim
 	byAsk  map[askID]*claim
 	last   uint64 // number of the newest claim
 	turn   uint64 // counts the units that were lent
+
+	serves  map[servedDef]*servedBy        // who is alive, by declaration
+	workers map[string]map[string]*serving // the same by worker and workflow
+	looked  flow.Span                      // when it last looked at all of serves
+	lookAt  flow.Span                      // when it is to do so again; zero for never
 
 	offers    map[engine.ShardID][]offer
 	deadlines claimHeap
@@ -55,21 +57,20 @@ type readyKey struct {
 	queued bool  // it stands in its workflow's rotation
 }
 
-// workflowView is a workflow's rotation of keys, its waiting claims and the workers
-// that serve it.
+// workflowView is a workflow's rotation of keys, its waiting claims and who serves it.
 type workflowView struct {
 	rotation []*readyKey
 	head     int
-	stale    int                  // keys in the rotation that were forgotten meanwhile
-	waiting  *list.List           // of *claim with credit to spare, oldest first
-	served   uint64               // the turn in which a unit was last lent to it
-	seen     map[string]flow.Span // worker -> when it was last heard of
+	stale    int         // keys in the rotation that were forgotten meanwhile
+	waiting  *list.List  // of *claim with credit to spare, oldest first
+	served   uint64      // the turn in which a unit was last lent to it
+	serves   []*servedBy // its declarations that workers serve, or have served
 }
 
 func newDispatcher(n *Node) *dispatcher {
 	d := &dispatcher{
-		node: n, flows: make(map[string]*workflowView), serves: make(map[servedDef]*servedBy), claims: make(map[uint64]*claim),
-		byAsk: make(map[askID]*claim), offers: make(map[engine.ShardID][]offer),
+		node: n, flows: make(map[string]*workflowView), claims: make(map[uint64]*claim), byAsk: make(map[askID]*claim),
+		serves: make(map[servedDef]*servedBy), workers: make(map[string]map[string]*serving), offers: make(map[engine.ShardID][]offer),
 		shards: make([]shardView, len(n.shards)),
 	}
 	for i := range d.shards {
@@ -110,6 +111,8 @@ func (d *dispatcher) receive(msgs []any) {
 			d.gone(m.shard)
 		case seenMsg:
 			d.seeAgain(m.worker)
+		case renewedMsg:
+			d.renewed(&m)
 		case Candidate:
 			d.candidate(m)
 		case servedMsg:
@@ -129,7 +132,7 @@ func (d *dispatcher) receive(msgs []any) {
 func (d *dispatcher) flow(key string) *workflowView {
 	f := d.flows[key]
 	if f == nil {
-		f = &workflowView{waiting: list.New(), seen: make(map[string]flow.Span)}
+		f = &workflowView{waiting: list.New()}
 		d.flows[key] = f
 	}
 	return f
@@ -346,47 +349,4 @@ func (d *dispatcher) gone(s engine.ShardID) {
 			d.settle(c)
 		}
 	}
-}
-
-// see remembers that a worker lives.
-func (d *dispatcher) see(f *workflowView, worker string) {
-	now := d.node.cfg.Clock.Mono()
-	if _, known := f.seen[worker]; !known && len(f.seen) >= maxSeen {
-		for w, at := range f.seen { //tidy:ordered all that are over go
-			if now-at > aliveFor {
-				delete(f.seen, w)
-			}
-		}
-		if len(f.seen) >= maxSeen {
-			return // enough to know that the workflow is served
-		}
-	}
-	f.seen[worker] = now
-}
-
-// seeAgain renews what is known of a worker, for all that it serves.
-func (d *dispatcher) seeAgain(worker string) {
-	now := d.node.cfg.Clock.Mono()
-	d.serveAgain(worker, now)
-	for _, f := range d.flows { //tidy:ordered each workflow keeps its own list
-		if _, known := f.seen[worker]; known {
-			f.seen[worker] = now
-		}
-	}
-}
-
-// served says whether a worker of the workflow was heard of lately.
-func (d *dispatcher) served(key string) bool {
-	f := d.flows[key]
-	if f == nil {
-		return false
-	}
-	now := d.node.cfg.Clock.Mono()
-	for w, at := range f.seen { //tidy:ordered any one will do
-		if now-at <= aliveFor {
-			return true
-		}
-		delete(f.seen, w)
-	}
-	return false
 }

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/pyrula/pyrula-node/flow"
@@ -113,9 +114,20 @@ func (st *state) fingerprint(now flow.Instant) string {
 			fmt.Fprintf(&b, "request %q at %d %s\n", r.id, r.at, st.requests.runs[r.id])
 		}
 	}
+	for i := range st.cutEvents.fifo.len() {
+		r := st.cutEvents.fifo.at(i)
+		if now.Sub(r.at) <= requestWindow {
+			fmt.Fprintf(&b, "event %v %q at %d %s\n", r.id.key, r.id.id, r.at, st.cutEvents.runs[r.id])
+		}
+	}
 	for _, name := range slices.Sorted(maps.Keys(st.defs.byWorkflow)) {
 		for _, d := range st.defs.byWorkflow[name] {
-			fmt.Fprintf(&b, "definition %+v\n", *d)
+			plain := *d
+			plain.Trigger = nil // a pointer is no text
+			fmt.Fprintln(&b, strings.Replace(fmt.Sprintf("definition %+v", plain), " Trigger:<nil>", "", 1))
+			if d.Trigger != nil {
+				fmt.Fprintf(&b, "trigger %+v\n", *d.Trigger)
+			}
 		}
 	}
 	st.schedules.fingerprint(&b)

@@ -63,9 +63,14 @@ type announced map[string][]announceMsg
 
 // best is the newest of the declarations that are served, or nil.
 func (a announced) best(workflow string, now flow.Span) *flow.Definition {
+	return a.bestOf(workflow, now, func(*flow.Definition) bool { return true })
+}
+
+// bestOf is best among those that f chooses.
+func (a announced) bestOf(workflow string, now flow.Span, f func(*flow.Definition) bool) *flow.Definition {
 	var best *flow.Definition
 	for _, m := range a[workflow] {
-		if m.until < now {
+		if m.until < now || !f(m.def) {
 			continue
 		}
 		if best == nil {
@@ -106,6 +111,9 @@ func (s *shard) announce(m announceMsg) {
 	}
 	if s.announced.hear(m, s.time.mono) {
 		s.sweep(sweepMsg{epoch: s.epoch, workflow: m.def.Workflow})
+	}
+	if len(s.due[m.def.Workflow]) > 0 {
+		s.fireDue(fireMsg{workflow: m.def.Workflow})
 	}
 }
 
@@ -296,7 +304,7 @@ func (s *shard) handOnOne(slot *keySlot, known *judgement, def *flow.Definition,
 		s.timers.armKey(slot, s.now) // goes on in another turn
 		return false
 	}
-	stamp, err := def.Stamp(run.run.Params(), flow.Keys{})
+	stamp, err := def.Stamp(run.run.Params(), flow.Keys{Eval: s.node.evaluate})
 	if err != nil {
 		*known = judgement{occasion: occasion{def, true}, run: id} // its key under def is none: it stays as it is
 		return true

@@ -90,6 +90,7 @@ func (s *shard) archived(m archivedMsg) {
 		if !s.st.runs[id].over() {
 			continue
 		}
+		s.timers.void(&s.st.runs[id].armed)
 		s.write(flow.RecArchived, flow.Fields{Run: id})
 		gone++
 	}

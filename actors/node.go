@@ -44,6 +44,20 @@ type Observer interface {
 	AttemptFailed(workflow string)
 	// RunFinished is told of a run's end, and of the time since its first admission.
 	RunFinished(workflow string, status flow.Status, took flow.Span)
+	// Events is told what became of some events.
+	Events(workflow string, n EventCount)
+	// BatchFired is told of a batch that became a run.
+	BatchFired(b BatchFired)
+}
+
+// Expressions computes keys that are expressions, without their "cel:". The methods are
+// safe for any goroutine, and quick: a shard may call them. Errors are *flow.FieldError
+// of flow.ErrConfiguration that names the field.
+type Expressions interface {
+	// Check refuses what can't be the key of a policy, and says where in the expression.
+	Check(field, expression string) error
+	// Key computes the key of an object.
+	Key(field, expression string, object []byte) (string, error)
 }
 
 // Config says what a Node is made of.
@@ -55,6 +69,8 @@ type Config struct {
 	Clock Clock
 	// Fatal ends the process: a law is broken. It must not return. Default panics.
 	Fatal func(error)
+	// Expressions computes keys that are expressions; default refuses them.
+	Expressions Expressions
 	// Observer is told what happens; default nobody.
 	Observer Observer
 	// Logger is told of ownership changes; default discards.

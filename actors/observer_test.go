@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pyrula/pyrula-node/actors"
 	"github.com/pyrula/pyrula-node/flow"
 )
 
@@ -17,6 +18,8 @@ type tally struct {
 	waited   flow.Span
 	finished map[flow.Status]int
 	took     flow.Span
+	events   actors.EventCount
+	fired    []actors.BatchFired
 }
 
 // RunStarted implements actors.Observer.
@@ -39,6 +42,22 @@ func (t *tally) LeaseExpired(string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.expired++
+}
+
+// Events implements actors.Observer.
+func (t *tally) Events(_ string, n actors.EventCount) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.events.Taken += n.Taken
+	t.events.Repeated += n.Repeated
+	t.events.Refused += n.Refused
+}
+
+// BatchFired implements actors.Observer.
+func (t *tally) BatchFired(b actors.BatchFired) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.fired = append(t.fired, b)
 }
 
 // RunFinished implements actors.Observer.

@@ -24,7 +24,7 @@ func (s *shard) promote(m promoteMsg) {
 	s.following = make(map[engine.ShardID]uint64)
 	s.gaps = make(map[engine.ShardID]uint64)
 	s.keyAsks = make(map[letterID][]answer)
-	s.retryAt, s.ticking, s.handed, s.announced = 0, false, 0, nil
+	s.retryAt, s.ticking, s.handed, s.announced, s.due = 0, false, 0, nil, nil
 	s.owner.Store(true)
 	s.node.promoted(s)
 
@@ -43,6 +43,7 @@ func (s *shard) promote(m promoteMsg) {
 	for slot := range s.st.keySlab.all() {
 		slot.armed, slot.dirty, slot.reported, slot.consumed, slot.parked = 0, false, 0, 0, nil
 		slot.judged, slot.judgedAsked, slot.resolving = judgement{}, judgement{}, resolving{}
+		s.resumeBatch(slot)
 		s.out.Reset()
 		slot.key.Resume(s.now, &s.out)
 		s.take()

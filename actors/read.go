@@ -219,6 +219,13 @@ func (n *Node) keyLook(s *shard, k flow.KeyID) wire.KeyView {
 	if slot == nil {
 		return out
 	}
+	if b := slot.key.ViewBatch(); b.Events > 0 {
+		out.BufferedEvents = b.Events
+		out.Batch = &wire.OpenBatch{
+			RunID: b.Run.String(), Events: b.Events, Bytes: b.Bytes,
+			OpenedAt: b.Opened.Millis(), FiresAt: b.Deadline.Millis(), Due: b.Due,
+		}
+	}
 	v := slot.key.View(s.now)
 	out.Used, out.Queued, out.Holders = v.Used, v.Queue+v.Wants, holdersOf(v.Holders)
 	if out.Max == nil && v.Max > 0 {

@@ -2,53 +2,75 @@ package actors
 
 import "github.com/pyrula/pyrula-node/flow"
 
-// requestWindow is how long a request id names its run (R10).
+// requestWindow is how long a request id names its run (R10), and the id of an event what
+// became of it after its batch was cut.
 const requestWindow = 10 * flow.Minute
 
 // maxRequests bounds the request ids that one shard remembers; beyond it a submit
 // that carries one is refused with flow.ErrOverloaded.
 const maxRequests = 1 << 20
 
-// requestMemory answers the repeat of a submit with the run that the first one
-// made. The record of the submit is all it needs; a snapshot lists it by itself,
-// since a run may leave memory before its request is forgotten. Zero value: empty.
-type requestMemory struct {
-	runs map[string]flow.RunID
-	fifo queue[request] // oldest first
+// maxCutEvents bounds the ids of events that one shard remembers behind their batches;
+// beyond it the oldest is forgotten, and a repeat of that event is a new one.
+const maxCutEvents = 1 << 16
+
+// memory answers the repeat of a request with the run that the first one made. The
+// record of the first is all it needs; a snapshot lists it by itself, since a run may
+// leave memory before its request is forgotten. Zero value: empty.
+type memory[K comparable] struct {
+	runs map[K]flow.RunID
+	fifo queue[remembered[K]] // oldest first
 }
 
-type request struct {
-	id  string
+type remembered[K comparable] struct {
+	id  K
 	run flow.RunID
 	at  flow.Instant
 }
 
-// remember takes a submit that carried a request id, and forgets those that are
-// older than the window before it.
-func (m *requestMemory) remember(id string, run flow.RunID, at flow.Instant) {
+// requestMemory remembers submits by their request ids.
+type requestMemory = memory[string]
+
+// eventMemory remembers events whose batch was cut, by key and id. The run is zero for
+// all but those that filled their batch.
+type eventMemory = memory[eventID]
+
+type eventID struct {
+	key flow.KeyID
+	id  string
+}
+
+// remember takes a request that carried an id, and forgets those that are older than the
+// window before it.
+func (m *memory[K]) remember(id K, run flow.RunID, at flow.Instant) {
 	m.forget(at)
-	if id == "" {
+	var none K
+	if id == none {
 		return
 	}
 	if m.runs == nil {
-		m.runs = make(map[string]flow.RunID)
+		m.runs = make(map[K]flow.RunID)
 	}
 	m.runs[id] = run
-	m.fifo.push(request{id, run, at})
+	m.fifo.push(remembered[K]{id, run, at})
 }
 
-func (m *requestMemory) forget(now flow.Instant) {
+func (m *memory[K]) forget(now flow.Instant) {
 	for r, ok := m.fifo.front(); ok && now.Sub(r.at) > requestWindow; r, ok = m.fifo.front() {
-		delete(m.runs, r.id)
-		m.fifo.pop()
+		m.drop()
 	}
 }
 
-// run is the run of a request id, if it is still remembered.
-func (m *requestMemory) run(id string) (flow.RunID, bool) {
+// drop forgets the oldest.
+func (m *memory[K]) drop() {
+	delete(m.runs, m.fifo.pop().id)
+}
+
+// run is the run of an id, if it is still remembered.
+func (m *memory[K]) run(id K) (flow.RunID, bool) {
 	r, ok := m.runs[id]
 	return r, ok
 }
 
 // full says that no further request id can be remembered.
-func (m *requestMemory) full() bool { return len(m.runs) >= maxRequests }
+func (m *memory[K]) full() bool { return len(m.runs) >= maxRequests }

@@ -82,16 +82,20 @@ func (st *state) restorePart(part int, dec *msgpack.Decoder, shared *flow.Shared
 		slot.seat = st.keySlab.add(slot)
 		st.keys[slot.id] = slot
 		return nil
-	case partRequest, partKeyed:
+	case partRequest, partKeyed, partEvent:
 		var rec flow.Record
 		if err := rec.DecodeMsgpack(dec); err != nil {
 			return err
 		}
 		rec.At = rec.Order
-		if part == partKeyed {
+		switch part {
+		case partKeyed:
 			return st.restoreKeyed(&rec)
+		case partEvent:
+			st.cutEvents.remember(eventID{rec.Key, rec.IdempotencyKey}, rec.Run, rec.At)
+		default:
+			st.requests.remember(rec.RequestID, rec.Run, rec.At)
 		}
-		st.requests.remember(rec.RequestID, rec.Run, rec.At)
 		return nil
 	}
 	return errors.New("unknown to this build")

@@ -48,7 +48,7 @@ func (s *shard) create(in *flow.Input) error {
 	}
 	in.Kind = flow.InSubmit
 	if in.Order == 0 { // a successor brings its predecessor's (P76)
-		in.Order = max(s.now, s.st.lastSent+1)
+		in.Order = s.nextOrder()
 	}
 	s.out.Reset()
 	runactor.New(in.Run).Step(s.now, in, &s.out)
@@ -82,6 +82,9 @@ func (s *shard) runInput(c *command) {
 	a.outcome(slot.run, &s.out)
 	if a.err == nil && c.in.Kind == flow.InSteps {
 		a.entries = taken(slot.run, &c.in)
+	}
+	if c.in.Kind == flow.InHeartbeat {
+		a.value = heldUnder{slot.run.Workflow(), slot.run.Version()}
 	}
 	s.answer(a)
 }

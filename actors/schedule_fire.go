@@ -93,6 +93,7 @@ func (s *shard) dropSchedule(name string) error {
 	if s.st.schedules.named[name] == nil {
 		return unknownSchedule(name)
 	}
+	s.timers.void(&s.st.schedules.named[name].armed)
 	s.write(flow.RecScheduleDropped, flow.Fields{Origin: name})
 	s.node.schedules.count.Add(-1)
 	return nil

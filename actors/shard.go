@@ -70,6 +70,7 @@ type shard struct {
 	handed    int             // runs that this turn has handed on
 	announced announced       // what live workers serve
 	warned    map[string]bool // pairs of gates that were warned of
+	due       dueBatches
 	news      uint64
 	timers    timers
 	parked    parkingLot
@@ -167,6 +168,8 @@ func sizeOf(m any) int {
 		return size
 	case letterMsg:
 		return len(m.body)
+	case *eventsMsg:
+		return m.bytes
 	}
 	return 0
 }
@@ -222,6 +225,10 @@ func (s *shard) handle(m any) {
 		s.declare(m)
 	case *scheduleMsg:
 		s.schedule(m)
+	case *eventsMsg:
+		s.takeEvents(m)
+	case fireMsg:
+		s.fireDue(m)
 	case lentMsg:
 		if m.epoch == s.epoch {
 			s.offer(m.offer)
@@ -275,6 +282,9 @@ func (s *shard) refuse(m any) {
 		no(m.ask, 0)
 	case *scheduleMsg:
 		no(m.ask, 0)
+	case *eventsMsg:
+		s.newWork.Add(-int64(len(m.events)))
+		no(m.ask, m.item)
 	case queryMsg:
 		no(m.ask, m.item)
 	case watchMsg:
@@ -325,7 +335,7 @@ func (s *shard) follow(t touched, rec *flow.Record) {
 	if t.run == nil {
 		return
 	}
-	if rec.Kind == flow.RecSubmitted {
+	if rec.Kind == flow.RecSubmitted || rec.Kind == flow.RecBatchCut {
 		s.node.runs.Add(1)
 	}
 	if due, ok := t.run.run.Due(); ok {

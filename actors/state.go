@@ -23,6 +23,7 @@ type state struct {
 	keyed     keyedMemory
 	archived  archivedCounts
 	requests  requestMemory
+	cutEvents eventMemory
 	seeking   seekingRuns
 	ended     byAge[flow.RunID] // runs that have ended and nobody holds
 	defs      definitions       // shard 0 only
@@ -59,6 +60,7 @@ type keySlot struct {
 	reported    int64       // what the dispatcher was last told
 	consumed    int64       // offers handled since then
 	parked      []parked    // credit that waits for a token on its way
+	awaits      bool        // it stands in the list of batches that wait for a worker
 	judged      judgement   // what of its head needs no second look
 	judgedAsked judgement   // the same of the oldest run under way to another key
 	resolving   resolving   // its head, while a worker computes its key
@@ -89,6 +91,8 @@ func (st *state) apply(rec *flow.Record) touched {
 	switch {
 	case rec.Kind < flow.RecAsked || rec.Kind >= flow.RecVolatile:
 		return st.applyRun(rec)
+	case rec.Kind == flow.RecBatchCut:
+		return st.applyCut(rec)
 	case rec.Kind < flow.RecPromoted:
 		k := st.touchKey(rec.Key)
 		k.key.Apply(rec)

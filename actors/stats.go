@@ -18,6 +18,9 @@ type WorkflowStats struct {
 	Full    int64 // keys that are awake and have no slot free
 	Idle    int64 // keys that are awake and have one
 	Credit  int64 // runs that workers wait for; a worker of two workflows counts in both
+	Events  int64 // in open batches
+	Batches int64 // that are open
+	Due     int64 // of them, those that wait for a worker
 }
 
 // Stats is how every workflow stands.
@@ -68,6 +71,7 @@ func (s Stats) add(part Stats) {
 		w.Oldest = max(w.Oldest, p.Oldest)
 		w.Slots, w.Used = w.Slots+p.Slots, w.Used+p.Used
 		w.Full, w.Idle, w.Credit = w.Full+p.Full, w.Idle+p.Idle, w.Credit+p.Credit
+		w.Events, w.Batches, w.Due = w.Events+p.Events, w.Batches+p.Batches, w.Due+p.Due
 	}
 }
 
@@ -97,6 +101,12 @@ func (s *shard) stats() Stats {
 		}
 		if l.Oldest != 0 {
 			w.Oldest = max(w.Oldest, s.now.Sub(l.Oldest))
+		}
+		if b := slot.key.ViewBatch(); b.Events > 0 {
+			w.Events, w.Batches = w.Events+b.Events, w.Batches+1
+			if b.Due {
+				w.Due++
+			}
 		}
 		w.Slots, w.Used = w.Slots+l.Max, w.Used+l.Used
 		if l.Max > 0 && l.Used >= l.Max {

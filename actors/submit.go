@@ -17,6 +17,9 @@ func (n *Node) Declare(ctx context.Context, name string, d wire.Declaration) (wi
 	if err != nil {
 		return wire.Declared{}, err
 	}
+	if err := n.checkExpressions(def); err != nil {
+		return wire.Declared{}, err
+	}
 	if err := n.takesNewWork(); err != nil {
 		return wire.Declared{}, err
 	}
@@ -67,7 +70,7 @@ func workflowOf(name string, list []*flow.Definition) wire.Workflow {
 	for _, d := range list {
 		l, r := wire.PoliciesOf(d)
 		w.Versions = append(w.Versions, wire.WorkflowVersion{
-			Declared: declaredOf(d, false), Limit: l, Rate: r, Kafka: wire.KafkaOf(d), MaxAttempts: d.Attempts,
+			Declared: declaredOf(d, false), Limit: l, Rate: r, Trigger: wire.TriggerOf(d), Kafka: wire.KafkaOf(d), MaxAttempts: d.Attempts,
 			RetryBackoffSeconds: wire.Seconds(d.Backoff), LeaseSeconds: wire.Seconds(d.Lease),
 			DeclaredAt: d.At.Millis(), Current: d == current,
 		})
@@ -231,15 +234,15 @@ func (n *Node) stamp(w *wire.Submit, params []byte) (*flow.Stamp, error) {
 		if def == nil {
 			return &flow.Stamp{Unknown: true}, nil
 		}
-		return def.Stamp(params, flow.Keys{})
+		return def.Stamp(params, flow.Keys{Eval: n.evaluate})
 	}
 	def, err := n.registry.find(w.Workflow, w.Stamp.Version, "")
 	if err != nil {
 		return nil, err
 	}
-	var keys flow.Keys
+	keys := flow.Keys{Eval: n.evaluate}
 	if k := w.Stamp.Keys; k != nil {
-		keys = flow.Keys{Limit: k.Limit, Rate: k.Rate}
+		keys.Limit, keys.Rate = k.Limit, k.Rate
 	}
 	return def.Stamp(params, keys)
 }

@@ -9,8 +9,15 @@ import (
 // timers is the one heap of a shard's deadlines. An entity has at most one valid
 // entry, for the instant in its slot's armed field; an entry whose instant isn't
 // that one is stale and skipped. A deadline that moves later leaves its entry
-// alone and is armed again when that comes up, so a heartbeat costs nothing here.
-type timers struct{ heap timerHeap }
+// alone and is armed again when that comes up, so a heartbeat costs nothing here. Stale
+// entries go when they are the greater part: a far deadline must not keep who has left.
+type timers struct {
+	heap  timerHeap
+	stale int
+}
+
+// fewTimers are not worth clearing.
+const fewTimers = 256
 
 type timer struct {
 	at   flow.Instant
@@ -21,24 +28,44 @@ type timer struct {
 
 // armRun, armKey and armSchedule enter a deadline unless an earlier entry covers it.
 func (t *timers) armRun(s *runSlot, at flow.Instant) {
-	if s.armed == 0 || at < s.armed {
-		s.armed = at
-		heap.Push(&t.heap, timer{at: at, run: s})
-	}
+	t.arm(&s.armed, timer{at: at, run: s})
 }
 
 func (t *timers) armKey(s *keySlot, at flow.Instant) {
-	if s.armed == 0 || at < s.armed {
-		s.armed = at
-		heap.Push(&t.heap, timer{at: at, key: s})
-	}
+	t.arm(&s.armed, timer{at: at, key: s})
 }
 
 func (t *timers) armSchedule(s *scheduleSlot, at flow.Instant) {
-	if s.armed == 0 || at < s.armed {
-		s.armed = at
-		heap.Push(&t.heap, timer{at: at, plan: s})
+	t.arm(&s.armed, timer{at: at, plan: s})
+}
+
+func (t *timers) arm(armed *flow.Instant, entry timer) {
+	if *armed != 0 && entry.at >= *armed {
+		return
 	}
+	t.void(armed)
+	*armed = entry.at
+	heap.Push(&t.heap, entry)
+}
+
+// void makes the entry of an entity stale, if it has one.
+func (t *timers) void(armed *flow.Instant) {
+	if *armed == 0 {
+		return
+	}
+	*armed = 0
+	if t.stale++; len(t.heap) < fewTimers || 2*t.stale < len(t.heap) {
+		return
+	}
+	kept := t.heap[:0]
+	for _, entry := range t.heap {
+		if entry.valid() {
+			kept = append(kept, entry)
+		}
+	}
+	clear(t.heap[len(kept):])
+	t.heap, t.stale = kept, 0
+	heap.Init(&t.heap)
 }
 
 // next is the instant of the earliest valid entry.
@@ -48,6 +75,7 @@ func (t *timers) next() (flow.Instant, bool) {
 			return top.at, true
 		}
 		heap.Pop(&t.heap)
+		t.stale--
 	}
 	return 0, false
 }

@@ -117,7 +117,8 @@ func grantOf(g *Grant) wire.Grant {
 }
 
 // Heartbeat renews leases. A run that the worker doesn't hold is answered without
-// OK; that is no error.
+// OK; that is no error. The worker counts as alive for what it is known to serve, and for
+// the workflows of the runs that it has renewed (R16).
 func (n *Node) Heartbeat(ctx context.Context, h wire.Heartbeat) (wire.HeartbeatResult, error) {
 	out := wire.HeartbeatResult{Runs: make([]wire.BeatResult, len(h.Runs))}
 	if err := n.serving(); err != nil {
@@ -137,6 +138,7 @@ func (n *Node) Heartbeat(ctx context.Context, h wire.Heartbeat) (wire.HeartbeatR
 	}
 	n.dispatcher.box.tell(seenMsg{h.Worker})
 	var unknown error
+	var serves []*flow.Definition
 	for i, a := range n.await(ctx, q) {
 		a = n.afterwards(&sent[i], a)
 		if a.err != nil && !errors.Is(a.err, flow.ErrUnknownRun) {
@@ -144,6 +146,12 @@ func (n *Node) Heartbeat(ctx context.Context, h wire.Heartbeat) (wire.HeartbeatR
 		}
 		out.Runs[i].OK = a.err == nil && a.flags.Has(flow.FlagOK)
 		out.Runs[i].CancelRequested = a.flags.Has(flow.FlagCancel)
+		if out.Runs[i].OK {
+			serves = n.servesToo(serves, a.value)
+		}
+	}
+	if len(serves) > 0 && n.oldLeases() == 0 { // until then a run that seems to wait may have started (R18)
+		n.dispatcher.box.tell(renewedMsg{h.Worker, serves})
 	}
 	return out, unknown
 }

@@ -246,6 +246,11 @@ func TestCodecFormat1(t *testing.T) {
 	w := NewWriter()
 	w.Definition(sampleDefinition())
 	line("definition", w.Bytes())
+	for _, name := range []string{"collect", "debounce"} {
+		w := NewWriter()
+		w.Definition(triggeredDefinition(triggers()[name]))
+		line("definition "+name, w.Bytes())
+	}
 	line("luggage", sampleLuggage().Encode())
 	line("run ids", EncodeRunIDs([]RunID{{1, 15: 2}, {3}}))
 	const golden = "testdata/codec.1.golden"

@@ -22,7 +22,8 @@ type Definition struct {
 	Lease     Span
 	Attempts  int64 // failures after which a run is failed for good
 	Backoff   Span
-	Topic     string // of Kafka, whose records become runs; empty for a workflow that isn't bound to one (P40)
+	Topic     string   // of Kafka, whose records become runs; empty for a workflow that isn't bound to one (P40)
+	Trigger   *Trigger // nil for a workflow whose runs aren't made of events
 	GatesHash string
 	Hash      string // of everything that shapes a run but its gates (D4.6)
 	At        Instant
@@ -38,13 +39,16 @@ func (d *Definition) Same(o *Definition) bool {
 func (d *Definition) Seal() {
 	d.GatesHash = GatesHash(d.Rules)
 	// A fixed order of fields; what isn't served yet stands as null, so that the
-	// hash changes only with what is declared. A topic stands there only where one is
-	// declared: the hashes of all other workflows are older than topics.
+	// hash changes only with what is declared. A topic or a trigger stands there only where
+	// one is declared: the hashes of all other workflows are older.
 	fields := []any{
 		"name", d.Workflow, "steps", nil, "max_attempts", d.Attempts, "definition_version", d.Version, "budget", nil,
 	}
 	if d.Topic != "" {
 		fields = append(fields, "kafka", d.Topic)
+	}
+	if t := d.Trigger; t != nil {
+		fields = append(fields, "trigger", t.Kind.String(), t.Key.Text(), t.MaxEvents, t.MaxBytes, t.Window, t.MaxWait)
 	}
 	shape, err := json.Marshal(fields)
 	if err != nil {
@@ -111,10 +115,12 @@ func CheckUnbound(policy string) error {
 		"max_concurrency of its consumers and the number of partitions of the topic")
 }
 
-// Keys are key values that a caller resolved itself, by gate; nil means "not
-// given".
+// Keys are what resolves keys beside the params.
 type Keys struct {
+	// Limit and Rate are values that a caller resolved itself; nil means "not given".
 	Limit, Rate *string
+	// Eval computes keys that are expressions; nil means that none can be.
+	Eval Evaluate
 }
 
 func (k Keys) of(kind GateKind) *string {
@@ -133,40 +139,46 @@ func (d *Definition) Stamp(params []byte, given Keys) (*Stamp, error) {
 		s.Gates = make([]Gate, 0, len(d.Rules))
 	}
 	for _, r := range d.Rules {
-		key, err := r.resolve(params, given.of(r.Kind))
+		key, err := r.resolve(params, given.of(r.Kind), given.Eval)
 		if err != nil {
 			return nil, err
 		}
 		if n := len(s.Gates); n > 0 && s.Gates[n-1].Key == key {
 			key = s.Gates[n-1].Key // one copy of the text
 		}
-		s.Gates = append(s.Gates, Gate{
-			Kind: r.Kind, KeyName: r.Key.Text(), Key: key, Max: r.Max, Interval: r.Interval, Burst: r.Burst,
-		})
+		s.Gates = append(s.Gates, r.gate(key))
 	}
 	return s, nil
 }
 
-func (r *Rule) resolve(params []byte, given *string) (string, error) {
+// gate is the rule with its key resolved.
+func (r *Rule) gate(key string) Gate {
+	return Gate{Kind: r.Kind, KeyName: r.Key.Text(), Key: key, Max: r.Max, Interval: r.Interval, Burst: r.Burst}
+}
+
+func (r *Rule) resolve(params []byte, given *string, eval Evaluate) (string, error) {
 	field := "stamp.keys." + r.Kind.String()
 	switch {
 	case given != nil && !r.Key.IsFunction():
-		return "", misconfigured(field, "must not be given: the "+r.Kind.String()+"'s key is the parameter "+strconv.Quote(r.Key.Name))
+		return "", misconfigured(field, "must not be given: the "+r.Kind.String()+"'s key is "+r.Key.shown())
 	case given != nil:
 		return *given, CheckKey(field, *given)
 	case r.Key.IsFunction():
 		return "", misconfigured(field, "must be given: the "+r.Kind.String()+"'s key is the function "+
 			strconv.Quote(r.Key.Function)+", which only the workflow's code can compute")
 	}
-	return r.Key.Resolve(params)
+	return r.Key.resolve("params", r.Kind.String()+".key", params, eval)
 }
 
-// Parts of a definition and of a rule, as msgpack arrays. Payload of RecDeclared
-// holds a definition. One without a topic ends before it, as all did before topics.
+// Parts of a definition, of a rule and of a trigger, as msgpack arrays. Payload of
+// RecDeclared holds a definition. One without topic and trigger ends before them, and one
+// with a topic alone behind it, as all did before triggers.
 const (
 	definitionParts = 10
 	topicParts      = definitionParts + 1
+	triggerParts    = topicParts + 1
 	ruleParts       = 6
+	policyParts     = 7
 	hashBytes       = 64
 )
 
@@ -174,10 +186,13 @@ const (
 // Reader.Definition.
 func (w *Writer) Definition(d *Definition) {
 	p := pack.NewWriter(w.enc)
-	if d.Topic == "" {
-		p.Array(definitionParts)
-	} else {
+	switch {
+	case d.Trigger != nil:
+		p.Array(triggerParts)
+	case d.Topic != "":
 		p.Array(topicParts)
+	default:
+		p.Array(definitionParts)
 	}
 	p.Number(codecVersion)
 	p.Text(d.Workflow)
@@ -199,8 +214,18 @@ func (w *Writer) Definition(d *Definition) {
 		p.Number(int64(r.Interval))
 		p.Number(r.Burst)
 	}
-	if d.Topic != "" {
+	if d.Topic != "" || d.Trigger != nil {
 		p.Text(d.Topic)
+	}
+	if t := d.Trigger; t != nil {
+		p.Array(policyParts)
+		p.Number(int64(t.Kind))
+		p.Text(t.Key.Name)
+		p.Text(t.Key.Function)
+		p.Number(t.MaxEvents)
+		p.Number(t.MaxBytes)
+		p.Number(int64(t.Window))
+		p.Number(int64(t.MaxWait))
 	}
 	must(p.Err())
 }
@@ -208,7 +233,7 @@ func (w *Writer) Definition(d *Definition) {
 // Definition reads the next definition. Error: ErrCodec.
 func (r *Reader) Definition() (*Definition, error) {
 	p := &r.pack
-	parts := p.Array(definitionParts, topicParts)
+	parts := p.Array(definitionParts, triggerParts)
 	if v := p.Number(); !p.Failed() && v != codecVersion {
 		return nil, undecodable("a definition has version %d, this build knows %d", v, codecVersion)
 	}
@@ -223,8 +248,15 @@ func (r *Reader) Definition() (*Definition, error) {
 		k.Kind, k.Key.Name, k.Key.Function = GateKind(p.Between(0, 0xFF)), r.name(), r.name()
 		k.Max, k.Interval, k.Burst = p.Number(), Span(p.Number()), p.Number()
 	}
-	if parts == topicParts {
+	if parts >= topicParts {
 		d.Topic = p.Text(MaxTopicBytes)
+	}
+	if parts == triggerParts {
+		p.Array(policyParts, policyParts)
+		d.Trigger = &Trigger{
+			Kind: TriggerKind(p.Between(0, 0xFF)), Key: KeySource{Name: r.name(), Function: r.name()},
+			MaxEvents: p.Number(), MaxBytes: p.Number(), Window: Span(p.Number()), MaxWait: Span(p.Number()),
+		}
 	}
 	d.GatesHash = GatesHash(d.Rules)
 	return d, r.failure()

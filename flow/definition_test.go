@@ -29,11 +29,37 @@ func boundDefinition() *Definition {
 	return d
 }
 
+// triggeredDefinition is one of a workflow whose runs are made of events.
+func triggeredDefinition(trigger *Trigger) *Definition {
+	d := &Definition{
+		Workflow: "sync", Version: "2.1", Seen: 3, Lease: Second, Attempts: 3,
+		Rules:   []Rule{{Kind: GateLimit, Key: KeySource{Name: BatchKey}, Max: 2}},
+		Trigger: trigger,
+	}
+	d.Seal()
+	return d
+}
+
+// triggers are one of each kind with all its fields, and with an expression for a key.
+func triggers() map[string]*Trigger {
+	return map[string]*Trigger{
+		"collect":  TriggerOfCollect(Collect{Key: byTenant, MaxEvents: 10, Window: 5 * Second, MaxBytes: 4096}),
+		"debounce": TriggerOfDebounce(Debounce{Key: KeySource{Function: "tenant"}, Window: 5 * Second, MaxWait: 10 * Second}),
+		"expression": TriggerOfCollect(Collect{
+			Key: KeySource{Name: expressionPrefix + strings.Repeat("e", MaxExpressionBytes)}, MaxEvents: MaxBatchEvents, Window: MaxWindow,
+		}),
+	}
+}
+
 // Fails when a definition doesn't come back from its bytes, with its hashes.
 func TestDefinitionRoundTrip(t *testing.T) {
 	bare := &Definition{Workflow: "w", Rules: []Rule{}}
 	bare.Seal()
-	for _, want := range []*Definition{sampleDefinition(), bare, boundDefinition()} {
+	all := []*Definition{sampleDefinition(), bare, boundDefinition()}
+	for _, trigger := range triggers() {
+		all = append(all, triggeredDefinition(trigger))
+	}
+	for _, want := range all {
 		w, r := NewWriter(), NewReader()
 		w.Definition(want)
 		if err := r.Reset(w.Bytes()); err != nil {
@@ -51,7 +77,7 @@ func TestDefinitionRoundTrip(t *testing.T) {
 
 // Fails when a cut definition is read, or one of another version.
 func TestDefinitionDamageIsRefused(t *testing.T) {
-	for _, d := range []*Definition{sampleDefinition(), boundDefinition()} {
+	for _, d := range []*Definition{sampleDefinition(), boundDefinition(), triggeredDefinition(triggers()["debounce"])} {
 		w, r := NewWriter(), NewReader()
 		w.Definition(d)
 		body := w.Bytes()
@@ -98,6 +124,69 @@ func TestP40DefinitionsOlderThanTopics(t *testing.T) {
 	got, err := r.Definition()
 	if d.GatesHash = GatesHash(d.Rules); err != nil || cmp.Diff(d, got) != "" {
 		t.Errorf("read as %+v, error %v", got, err)
+	}
+}
+
+// Fails when a definition without a trigger is written or hashed otherwise than before there
+// were triggers: these are bytes and a hash of that time.
+func TestP33_P34DefinitionsOlderThanTriggers(t *testing.T) {
+	if got := boundDefinition().Hash; got != "317d73edad222430a3902521bfe9a00de7f078c6c8761d58b75199a25b1d73dd" {
+		t.Errorf("the hash without a trigger has changed: %s", got)
+	}
+	d := &Definition{Workflow: "w", Version: "1", Seen: 2, Lease: 30, Attempts: 3, Backoff: 4, At: 5, Hash: "h", Rules: []Rule{}, Topic: "orders.v1"}
+	const before = "019b01a177a13102" + "1e030405" + "a168" + "90" + "a96f72646572732e7631"
+	w := NewWriter()
+	w.Definition(d)
+	if got := hex.EncodeToString(w.Bytes()); got != before {
+		t.Errorf("written as %s, was %s", got, before)
+	}
+	got, err := reading(t, w.Bytes()).Definition()
+	if d.GatesHash = GatesHash(nil); err != nil || cmp.Diff(d, got) != "" {
+		t.Errorf("read as %+v, error %v", got, err)
+	}
+}
+
+// Fails when the hash of a declaration with a trigger changes, by which workers and nodes of
+// different builds are compared, or when gates are in it.
+func TestP33_P34TriggerHashIsFixed(t *testing.T) {
+	for name, want := range map[string]string{
+		"collect":  `"trigger","collect","tenant",10,4096,5000000000,0]`,
+		"debounce": `"trigger","debounce","function:tenant",0,0,5000000000,10000000000]`,
+	} {
+		shape := sha256.Sum256([]byte(`["name","sync","steps",null,"max_attempts",3,"definition_version","2.1","budget",null,` + want))
+		d := triggeredDefinition(triggers()[name])
+		if d.Hash != hex.EncodeToString(shape[:]) {
+			t.Errorf("the hash of %s is %s", name, d.Hash)
+		}
+		d.Rules = nil
+		if d.Seal(); d.Hash != hex.EncodeToString(shape[:]) {
+			t.Errorf("%s: the gates are in the hash", name)
+		}
+	}
+}
+
+// Fails when a definition with a part too few or too many, or of a trigger that is none, is
+// read.
+func TestP33_P34TriggerPartsAreCounted(t *testing.T) {
+	w := NewWriter()
+	w.Definition(triggeredDefinition(triggers()["collect"]))
+	body := w.Bytes()
+	at := strings.LastIndex(string(body), "\xa0\x97") // no topic, and seven parts of a trigger
+	if at < 0 {
+		t.Fatalf("the trigger isn't where it was: %x", body)
+	}
+	for name, change := range map[string]func([]byte){
+		"a part of a trigger too few":  func(b []byte) { b[at+1]-- },
+		"a part of a trigger too many": func(b []byte) { b[at+1]++ },
+		"no trigger":                   func(b []byte) { b[at+1] = 0xc0 },
+		"a part too many":              func(b []byte) { b[1]++ },
+		"a kind out of range":          func(b []byte) { b[at+2] = 0xff },
+	} {
+		bad := []byte(string(body))
+		change(bad)
+		if d, err := reading(t, bad).Definition(); !errors.Is(err, ErrCodec) {
+			t.Errorf("%s: read as %+v, error %v", name, d, err)
+		}
 	}
 }
 
@@ -193,6 +282,18 @@ func TestP82DefinitionSame(t *testing.T) {
 		change(d)
 		if d.Seal(); sampleDefinition().Same(d) {
 			t.Errorf("another %s is the same declaration", name)
+		}
+	}
+	for name, change := range map[string]func(*Definition){
+		"none": func(d *Definition) { d.Trigger = nil }, "kind": func(d *Definition) { d.Trigger.Kind = TriggerDebounce },
+		"key": func(d *Definition) { d.Trigger.Key.Name = "k" }, "function": func(d *Definition) { d.Trigger.Key = KeySource{Function: "tenant"} },
+		"max events": func(d *Definition) { d.Trigger.MaxEvents++ }, "max bytes": func(d *Definition) { d.Trigger.MaxBytes++ },
+		"window": func(d *Definition) { d.Trigger.Window++ }, "max wait": func(d *Definition) { d.Trigger.MaxWait++ },
+	} {
+		d, was := triggeredDefinition(triggers()["collect"]), triggeredDefinition(triggers()["collect"])
+		change(d)
+		if d.Seal(); was.Same(d) || d.GatesHash != was.GatesHash {
+			t.Errorf("another trigger (%s) is the same declaration, or has other gates", name)
 		}
 	}
 	d := sampleDefinition()

@@ -34,6 +34,9 @@ var (
 	ErrHistoryTooLarge = errors.New("history is too large")
 	// ErrUnknownSchedule says that no schedule has the name.
 	ErrUnknownSchedule = errors.New("unknown schedule")
+	// ErrBufferFull is the family of every event that a batch has no room for (P70): see
+	// BufferFull. Nothing happened.
+	ErrBufferFull = errors.New("event buffer is full")
 	// ErrOverloaded says that a named bound is reached and new work is refused
 	// (R7); nothing happened, and a retry is safe.
 	ErrOverloaded = errors.New("overloaded")
@@ -48,6 +51,24 @@ var (
 	// ErrUnsupported says that a field is known and refused by this version.
 	ErrUnsupported = errors.New("not supported")
 )
+
+// BufferFull refuses an event: the open batch of its key has no room for it, and nothing
+// changed (P70). It unwraps to ErrBufferFull.
+type BufferFull struct {
+	Key    KeyID
+	Events int64 // that the batch holds
+	Bytes  int64
+	Room   Span // until the batch's deadline; 0 when that has passed
+}
+
+// Error names the key and what its batch holds.
+func (e *BufferFull) Error() string {
+	return fmt.Sprintf("%v: %v: its batch holds %d events of %d bytes together, and at most %d events of %d bytes fit",
+		e.Key, ErrBufferFull, e.Events, e.Bytes, MaxBatchEvents, MaxBatchBytes)
+}
+
+// Unwrap is ErrBufferFull.
+func (e *BufferFull) Unwrap() error { return ErrBufferFull }
 
 // FieldError refuses a value: it names the field and says what would be right.
 // It unwraps to Kind, one of the sentinels above.

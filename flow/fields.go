@@ -70,6 +70,7 @@ const (
 	FlagRecorded                    // a suspension until a moment stands in the history afterwards
 	FlagPosted                      // a letter goes through the outbox within a shard too, so that what it leads to is an entry of its own
 	FlagChild                       // the runs that are started are children: a cancel may reach them
+	FlagDebounce                    // each event of a batch starts its window again
 )
 
 // Has says whether all of f are set.

@@ -82,6 +82,16 @@ const (
 	// InLeave tells the home key that a queued run is about to leave by another way
 	// than admission: Key, Run. It leaves no record of its own.
 	InLeave
+	// InEvent brings an event to its key: Key, Payload, IdempotencyKey (its id, if it has
+	// one), Run (the id of the run that a batch which it opens will be), Order and Stamp
+	// (of the run, if it fills the batch), Interval (the window), and of a Collect Burst
+	// (most events) and Number (most bytes, 0 for none); with FlagDebounce instead
+	// Backoff (the longest wait, 0 for none).
+	InEvent
+	// InBatchTick says that the deadline of the open batch may have come: Key, Before (the
+	// wall clock). With a Stamp, and an Order, the batch is fired; without one no worker is
+	// alive (P72).
+	InBatchTick
 )
 
 // Inputs that the shard host handles itself.
@@ -109,5 +119,6 @@ var inputNames = map[int]string{
 	int(InSteps): "steps", int(InSignal): "signal", int(InStart): "start", int(InWatch): "watch",
 	int(InOutcome): "outcome", int(InHandOn): "hand-on", int(InChainOver): "chain-over",
 	int(InStep): "step", int(InTake): "take", int(InState): "state",
+	int(InEvent): "event", int(InBatchTick): "batch-tick",
 	int(InToken): "token", int(InUnused): "unused", int(InLeave): "leave", int(InCreate): "create",
 }

@@ -129,11 +129,35 @@ func appendText(b *bytes.Buffer, s string) error {
 	return nil
 }
 
+// Evaluate computes a key that is an expression, without its "cel:", over a JSON object.
+// It is a function of the two alone. field names the policy's key in errors, which are
+// *FieldError of ErrConfiguration (P60).
+type Evaluate func(field, expression string, object []byte) (string, error)
+
+// resolve is the key of an object, which errors call by the name of what it is; policy
+// names the key itself.
+func (k KeySource) resolve(what, policy string, object []byte, eval Evaluate) (string, error) {
+	expression, isExpression := k.Expression()
+	switch {
+	case isExpression && eval == nil:
+		return "", misconfigured(policy, "must not be an expression: nothing computes one here")
+	case !isExpression:
+		return k.parameter(what, object)
+	}
+	text, err := eval(policy, expression, object)
+	if err != nil {
+		return "", err
+	}
+	return text, CheckKey(policy, text)
+}
+
 // Resolve is the key of params under a source that is a parameter name. A
 // missing parameter resolves to "" (P13). params must be a JSON object. Of a
 // name that stands twice the last counts, as everywhere in Go's JSON. Error:
 // *FieldError when the value is over MaxKeyBytes.
-func (k KeySource) Resolve(params []byte) (string, error) {
+func (k KeySource) Resolve(params []byte) (string, error) { return k.parameter("params", params) }
+
+func (k KeySource) parameter(what string, params []byte) (string, error) {
 	var raw string
 	gjson.ParseBytes(params).ForEach(func(name, value gjson.Result) bool {
 		if name.Str == k.Name {
@@ -148,7 +172,7 @@ func (k KeySource) Resolve(params []byte) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return text, CheckKey("params."+k.Name, text)
+	return text, CheckKey(what+"."+k.Name, text)
 }
 
 // CheckKey refuses a key value that is too long or not UTF-8. Error: *FieldError.

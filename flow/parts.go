@@ -9,9 +9,9 @@ const (
 	stampParts = 4
 	gateParts  = 6
 	maxGates   = 2
-	// maxNameText bounds names, and the text of a key's source, which is a name with
-	// a word before it.
-	maxNameText = MaxNameBytes + 16
+	// maxNameText bounds names, and the text of a key's source, which is a name or an
+	// expression with a word before it.
+	maxNameText = MaxExpressionBytes + 16
 )
 
 // WriteRunID writes an id as 16 bytes.

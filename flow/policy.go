@@ -16,6 +16,7 @@ const (
 	MaxReasonBytes         = 1 << 10
 	MaxErrorTypeBytes      = 256
 	MaxErrorMessageBytes   = 16 << 10
+	MaxExpressionBytes     = 512            // of a key that is an expression, without its "cel:"
 	MaxPayloadBytes        = 1<<20 - 16<<10 // params or result: a body of 1 MiB less its envelope
 )
 
@@ -51,13 +52,20 @@ const (
 	MaxScheduleNames = 10_000          // schedules of one node
 )
 
-// KeySource says where the key of a policy comes from (P12): the parameter
-// called Name, or a function of the caller known by its Function label. The zero
-// value is no source.
+// KeySource says where the key of a policy comes from (P12): the parameter called Name,
+// the expression that Name holds behind "cel:", or a function of the caller known by its
+// Function label. The zero value is no source.
 type KeySource struct {
 	Name     string
 	Function string
 }
+
+// expressionPrefix tells expressions from parameters in Name.
+const expressionPrefix = "cel:"
+
+// Expression is the expression that computes the key where a run is stamped, and whether
+// it is one.
+func (k KeySource) Expression() (string, bool) { return strings.CutPrefix(k.Name, expressionPrefix) }
 
 // IsFunction says that only a process that has the workflow's code can resolve
 // the key (P20).
@@ -75,14 +83,28 @@ func (k KeySource) Text() string {
 	return k.Name
 }
 
+// shown is the source for a sentence.
+func (k KeySource) shown() string {
+	switch expression, is := k.Expression(); {
+	case is:
+		return "the expression " + strconv.Quote(expression)
+	case k.IsFunction():
+		return "the function " + strconv.Quote(k.Function)
+	}
+	return "the parameter " + strconv.Quote(k.Name)
+}
+
 func (k KeySource) validate(field string) error {
+	expression, isExpression := k.Expression()
 	switch {
 	case k.Name == "" && k.Function == "":
-		return misconfigured(field, `must be the name of a parameter, or {"function": "label"}`)
+		return misconfigured(field, `must be the name of a parameter, "cel:" and an expression, or {"function": "label"}`)
 	case k.Name != "" && k.Function != "":
 		return misconfigured(field, "must be a parameter name or a function, not both")
-	case strings.HasPrefix(k.Name, "cel:"):
-		return misconfigured(field, `must be the name of a parameter or {"function": "label"}: expressions ("cel:") are not served by this version`)
+	case isExpression && (expression == "" || len(expression) > MaxExpressionBytes):
+		return misconfigured(field, `must be "cel:" and an expression of 1 to 512 bytes`)
+	case isExpression:
+		return nil // what it says is for its evaluator to check
 	case strings.HasPrefix(k.Name, functionPrefix):
 		return misconfigured(field, `must be the name of a parameter, or {"function": "label"}: "function:" is how a function's key is shown`)
 	case k.Name != "" && !ValidName(k.Name):

@@ -76,7 +76,8 @@ func TestP57KeySources(t *testing.T) {
 		{"tenant", "", ""}, {"", "tenant", ""}, {long, "", ""}, {"", long, ""}, {"ключ", "", ""}, {"a b", "", ""},
 		{"", "", "limit.key"}, {"a", "b", "limit.key"}, {long + "n", "", "limit.key"},
 		{"", long + "n", "limit.key.function"}, {"a\x00", "", "limit.key"}, {"", "a\n", "limit.key.function"},
-		{"cel:params.a", "", "limit.key"}, {"\xff", "", "limit.key"}, {"function:label", "", "limit.key"},
+		{"cel:params.a", "", ""}, {"cel:" + strings.Repeat("e", MaxExpressionBytes), "", ""}, {"cel", "", ""}, {"cel:", "", "limit.key"},
+		{"cel:" + strings.Repeat("e", MaxExpressionBytes+1), "", "limit.key"}, {"cel:a", "b", "limit.key"}, {"", "cel:a", ""}, {"\xff", "", "limit.key"}, {"function:label", "", "limit.key"},
 		{"", "function:label", ""}, {"functional", "", ""},
 	} {
 		k := KeySource{Name: c.name, Function: c.function}

@@ -99,6 +99,18 @@ const (
 	// with FlagForfeited. Without FlagDropped the want stands in the queue again,
 	// resting. Key (the Rate's), Peer, Run, Order, Interval, Burst, Before.
 	RecTokenBack RecordKind = 38
+	// RecBatchOpened: the first event of a batch is about to be taken. Key, Run (the run
+	// that the batch will be), Until (its deadline, a date).
+	RecBatchOpened RecordKind = 40
+	// RecEvent: the open batch has another event. Key, Payload, IdempotencyKey (the
+	// event's id), Until (the deadline, if the event moved it).
+	RecEvent RecordKind = 41
+	// RecBatchDue: the deadline has passed and no worker is alive. Key, Run.
+	RecBatchDue RecordKind = 42
+	// RecBatchCut: the batch is a run from now on (P67). Key, Run, Order, Stamp, Number
+	// (its events), IdempotencyKey (the id of the event that filled it, if one did). The
+	// run's parameters are made of the batch: see BatchParams.
+	RecBatchCut RecordKind = 43
 )
 
 // Records of a shard.
@@ -170,7 +182,8 @@ var recordNames = map[int]string{
 	int(RecArchived): "archived", int(RecKeyArchived): "key-archived",
 	int(RecAsked): "asked", int(RecUnused): "unused", int(RecReserved): "reserved",
 	int(RecWanted): "wanted", int(RecUnwanted): "unwanted", int(RecTokenGiven): "token-given",
-	int(RecTokenBack): "token-back", int(RecPromoted): "promoted", int(RecSent): "sent",
+	int(RecTokenBack): "token-back", int(RecBatchOpened): "batch-opened", int(RecEvent): "event",
+	int(RecBatchDue): "batch-due", int(RecBatchCut): "batch-cut", int(RecPromoted): "promoted", int(RecSent): "sent",
 	int(RecReceived): "received", int(RecDelivered): "delivered", int(RecDeclared): "declared",
 	int(RecKeyed): "keyed", int(RecRenewed): "renewed",
 }

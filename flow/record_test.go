@@ -21,7 +21,7 @@ func TestKindsHaveNamesOfTheirOwn(t *testing.T) {
 			names["input "+n] = true
 		}
 	}
-	for name, kinds := range map[string][2]int{"run": {1, 23}, "key": {32, 38}, "shard": {64, 73}, "search": {76, 77}, "volatile": {128, 128}} {
+	for name, kinds := range map[string][2]int{"run": {1, 23}, "key": {32, 38}, "batch": {40, 43}, "shard": {64, 73}, "search": {76, 77}, "volatile": {128, 128}} {
 		for k := kinds[0]; k <= kinds[1]; k++ {
 			if !RecordKind(k).Known() {
 				t.Errorf("record kind %d of a %s isn't known", k, name)
@@ -29,7 +29,7 @@ func TestKindsHaveNamesOfTheirOwn(t *testing.T) {
 		}
 	}
 	for name, kinds := range map[string][2]InputKind{
-		"run": {InSubmit, InChainOver}, "key": {InOffer, InLeave}, "host": {InCreate, InCreate}, "part": {InStep, InState},
+		"run": {InSubmit, InChainOver}, "key": {InOffer, InBatchTick}, "host": {InCreate, InCreate}, "part": {InStep, InState},
 	} {
 		for k := kinds[0]; k <= kinds[1]; k++ {
 			if strings.HasPrefix(k.String(), "kind(") {

@@ -78,7 +78,7 @@ func TestP40Node(t *testing.T) {
 	for field, d := range map[string]wire.Declaration{
 		"limit":       {Kafka: []byte(`{"topic":"orders"}`), Limit: &wire.Limit{Key: key, Max: 1}},
 		"rate":        {Kafka: []byte(`{"topic":"orders"}`), Rate: &wire.Rate{Key: key, PerSecond: 1}},
-		"trigger":     {Kafka: []byte(`{"topic":"orders"}`), Trigger: []byte(`{"collect":{"key":"n","max_events":2,"window_seconds":1}}`)},
+		"trigger":     {Kafka: []byte(`{"topic":"orders"}`), Trigger: &wire.Trigger{Collect: &wire.Collect{Key: key, MaxEvents: 2, WindowSeconds: 1}}},
 		"kafka.topic": {Kafka: []byte(`{"topic":"or ders"}`)},
 	} {
 		_, err := w.client.DeclareWire(t.Context(), "charge", d)

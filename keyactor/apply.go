@@ -63,6 +63,8 @@ func (k *Key) applyOwn(rec *flow.Record) {
 		} else if k.wants.of(rec.Run) == nil {
 			k.setWant(wantOf(rec, false))
 		}
+	case flow.RecBatchOpened, flow.RecEvent, flow.RecBatchDue, flow.RecBatchCut:
+		k.applyBatch(rec)
 	default: // the rest are facts of a run that its key needn't know
 	}
 }

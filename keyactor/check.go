@@ -9,7 +9,7 @@ import (
 // Check reports the first law that the state breaks, or nil. It reads everything,
 // so it is for tests and for builds that look for faults.
 func (k *Key) Check() error {
-	for _, check := range []func() error{k.checkSlots, k.checkQueue, k.checkAsks, k.checkWants} {
+	for _, check := range []func() error{k.checkSlots, k.checkQueue, k.checkAsks, k.checkWants, k.checkBatch} {
 		if err := check(); err != nil {
 			return fmt.Errorf("keyactor: %v: %w", k.id, err)
 		}

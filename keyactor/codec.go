@@ -15,14 +15,17 @@ import (
 //	[ version, workflow, value, kind,
 //	  bucket, shown interval, shown burst, shown max,
 //	  [ [run, order, since, marks], ... ],                           wants of this home
-//	  [ [run, order, peer value, interval, burst, marks], ... ] ]    wants at this key
+//	  [ [run, order, peer value, interval, burst, marks], ... ],     wants at this key
+//	  nil or [run, opened, deadline, due, count, events, [id, ...]] ]  the open batch
 //
 // The queue and the holders follow from the runs; see Adopt.
 const (
-	snapshotVersion = 1
-	snapshotFields  = 10
+	snapshotVersion = 2
+	snapshotFields  = 11
+	fieldsOf1       = 10 // version 1 knows no batch
 	askFields       = 4
 	wantFields      = 6
+	batchFields     = 7
 
 	markAwake    = 1
 	markReserved = 2
@@ -69,7 +72,48 @@ func (k *Key) EncodeMsgpack(e *msgpack.Encoder) error {
 		w.Number(marks(v.awake, false))
 		return true
 	})
+	k.batch.encode(&w)
 	return w.Err()
+}
+
+func (b *batch) encode(w *pack.Writer) {
+	if b == nil {
+		w.Nil()
+		return
+	}
+	w.Array(batchFields)
+	flow.WriteRunID(w, &b.run)
+	w.Number(int64(b.opened))
+	w.Number(int64(b.deadline))
+	w.Flag(b.due)
+	w.Number(b.count)
+	w.Bytes(b.events)
+	w.Array(len(b.ids))
+	for _, id := range b.ids {
+		w.Text(id)
+	}
+}
+
+func decodeBatch(r *pack.Reader) *batch {
+	if _, there := r.Optional(batchFields, batchFields); !there || r.Failed() {
+		return nil
+	}
+	b := new(batch)
+	flow.ReadRunID(r, &b.run)
+	b.opened = flow.Instant(r.Between(1, int64(flow.MaxInstant)))
+	b.deadline = flow.Instant(r.Between(1, int64(flow.MaxInstant)))
+	b.due = r.Flag()
+	b.count = r.Between(1, flow.MaxBatchEvents)
+	b.events = r.Bytes(nil, flow.MaxBatchBytes+flow.MaxBatchEvents)
+	b.size = int64(len(b.events)) - (b.count - 1)
+	for n := r.Array(0, flow.MaxBatchEvents); n > 0 && !r.Failed(); n-- {
+		id := r.Text(flow.MaxEventIDBytes)
+		if b.has(id) {
+			r.Failf("an event's id stands twice in the batch of run %v", b.run)
+		}
+		b.know(id)
+	}
+	return b
 }
 
 // DecodeMsgpack makes k the key that was written, without its runs: the caller
@@ -78,9 +122,9 @@ func (k *Key) EncodeMsgpack(e *msgpack.Encoder) error {
 func (k *Key) DecodeMsgpack(d *msgpack.Decoder) error {
 	r := pack.NewReader(d, nil)
 	*k = Key{}
-	r.Array(snapshotFields, snapshotFields)
-	if v := r.Number(); !r.Failed() && v != snapshotVersion {
-		return fmt.Errorf("%w: format %d, this build knows %d", ErrSnapshot, v, snapshotVersion)
+	fields, version := r.Array(fieldsOf1, snapshotFields), r.Number()
+	if !r.Failed() && version != snapshotVersion && (version != 1 || fields != fieldsOf1) {
+		return fmt.Errorf("%w: format %d, this build knows %d", ErrSnapshot, version, snapshotVersion)
 	}
 	k.id.Workflow = r.Text(flow.MaxKeyBytes)
 	k.id.Value = r.Text(flow.MaxKeyBytes)
@@ -94,6 +138,9 @@ func (k *Key) DecodeMsgpack(d *msgpack.Decoder) error {
 	}
 	for n := r.Array(0, MaxMarks); n > 0 && !r.Failed(); n-- {
 		k.decodeWant(&r)
+	}
+	if version != 1 {
+		k.batch = decodeBatch(&r)
 	}
 	if r.Failed() {
 		return fmt.Errorf("%w: %w", ErrSnapshot, r.Err())

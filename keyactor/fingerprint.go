@@ -31,6 +31,10 @@ func (k *Key) Fingerprint() []byte {
 			w.order, w.run, w.peer.Value, w.awake, w.rate.interval, w.rate.burst)
 		return true
 	})
+	if c := k.batch; c != nil {
+		fmt.Fprintf(&b, "batch %v opened %d deadline %d due %t count %d bytes %d events %s ids %q\n",
+			c.run, c.opened, c.deadline, c.due, c.count, c.size, c.events, c.ids)
+	}
 	return b.Bytes()
 }
 

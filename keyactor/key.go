@@ -18,6 +18,7 @@ type Key struct {
 	holders ordered[holder]
 	asks    *asks  // home side of two keys (R4); nil until the first want is sent
 	wants   *wants // Rate side of two keys (R4); nil until the first want comes
+	batch   *batch // events that are gathered; nil when there are none
 }
 
 // shown is the gates that were last seen here. It decides nothing: View counts
@@ -42,6 +43,9 @@ func (k *Key) ID() flow.KeyID { return k.id }
 //	InToken    the token is used at once, or sent back
 //	InUnused   a token came back
 //	InWant, InUnwant, InLeave
+//	InEvent      the event is in the open batch, and a batch that it fills is cut; refused
+//	             with a *flow.BufferFull
+//	InBatchTick  the open batch is cut, or marked as due, if its deadline has come
 //
 // An input of any other kind isn't a key's: out.Err is flow.ErrUnsupported.
 func (k *Key) Step(now flow.Instant, in *flow.Input, out *flow.Out) {
@@ -60,6 +64,10 @@ func (k *Key) Step(now flow.Instant, in *flow.Input, out *flow.Out) {
 		k.unwant(now, in, out)
 	case flow.InUnused:
 		k.unused(now, in, out)
+	case flow.InEvent:
+		k.event(now, in, out)
+	case flow.InBatchTick:
+		k.batchTick(now, in, out)
 	default:
 		out.Err = fmt.Errorf("%v: input %v of a key: %w", k.id, in.Kind, flow.ErrUnsupported)
 	}
@@ -76,7 +84,7 @@ func (k *Key) Resume(flow.Instant, *flow.Out) {}
 func (k *Key) Idle(now flow.Instant) bool { return k.empty() && k.tat <= now }
 
 func (k *Key) empty() bool {
-	return k.waiting.len() == 0 && k.holders.len() == 0 && k.asks.len() == 0 && k.wants.len() == 0
+	return k.waiting.len() == 0 && k.holders.len() == 0 && k.asks.len() == 0 && k.wants.len() == 0 && k.batch == nil
 }
 
 // show remembers the gates of a stamp for View.

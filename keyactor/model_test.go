@@ -127,9 +127,11 @@ func (m *model) forward(t *rapid.T) {
 	if ok && rapid.Bool().Draw(t, "to what is due") {
 		to = due
 	}
-	ready := make(map[flow.KeyID]bool)
+	ready, late := make(map[flow.KeyID]bool), make(map[flow.KeyID]bool)
 	for id, k := range m.live.keys {
 		ready[id] = k.Ready(m.now) > 0
+		at, due, _ := k.BatchDeadline()
+		late[id] = due || at.At <= min(m.now, m.wall())
 	}
 	if before := min(to, due) - 1; before > m.now {
 		m.now = before
@@ -139,6 +141,9 @@ func (m *model) forward(t *rapid.T) {
 			}
 			if n := m.tick(id); n > 0 {
 				t.Fatalf("%v gave %d tokens before it was due", id, n)
+			}
+			if !late[id] && m.fire(id, true) > 0 {
+				t.Fatalf("%v fired a batch before it was due (P72)", id)
 			}
 		}
 	}

@@ -29,6 +29,8 @@ import (
 //	read A every=100ms until=10s    all answers to why, each once
 //	passivate, restore    idle keys are forgotten; keys come from a snapshot
 //	reset                 a new world
+//
+// Those of events stand in transcript_events_test.go.
 func TestTranscripts(t *testing.T) {
 	paths, err := filepath.Glob("testdata/S*.txt")
 	if err != nil || len(paths) == 0 {
@@ -51,7 +53,10 @@ type player struct {
 	names  map[flow.RunID]string
 	ids    map[string]flow.RunID
 	credit int
-	turn   int // of the rotation over keys
+	turn   int  // of the rotation over keys
+	alone  bool // no worker is alive
+
+	batchCount int
 }
 
 func newPlayer(t testing.TB) *player {
@@ -99,6 +104,9 @@ func (p *player) command(t *testing.T, td *datadriven.TestData) string {
 		*p = *newPlayer(t)
 		return ""
 	default:
+		if verb, ok := eventVerbs[td.Cmd]; ok {
+			return p.events(t, td, verb)
+		}
 		kind, ok := endings[td.Cmd]
 		if !ok {
 			td.Fatalf(t, "no command %q", td.Cmd)
@@ -150,6 +158,7 @@ func (p *player) dispatch() {
 
 func (p *player) until(to flow.Instant, from int) string {
 	for {
+		p.fireAll(!p.alone)
 		p.dispatch()
 		due, ok := p.due()
 		if !ok || due > to {
@@ -158,6 +167,7 @@ func (p *player) until(to flow.Instant, from int) string {
 		p.advance(due)
 	}
 	p.advance(to)
+	p.fireAll(!p.alone)
 	p.dispatch()
 	return p.records(from)
 }
@@ -298,9 +308,9 @@ func (p *player) records(from int) string {
 	var b strings.Builder
 	for i := from; i < len(p.log); {
 		rec, j := p.log[i], i+1
-		names := []string{p.names[rec.Run]}
+		names := []string{p.label(&rec)}
 		for ; j < len(p.log) && p.log[j].Kind == rec.Kind && p.log[j].At == rec.At; j++ {
-			names = append(names, p.names[p.log[j].Run])
+			names = append(names, p.label(&p.log[j]))
 		}
 		fmt.Fprintf(&b, "%s %v %s\n", p.clock(rec.At), rec.Kind, folded(names))
 		i = j

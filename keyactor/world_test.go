@@ -22,6 +22,7 @@ type fakeRun struct {
 	fence    uint64
 	status   flow.Status // StatusTerminated with a fence is a hold
 	tokens   int         // taken in its life
+	params   []byte      // of a run that was made of a batch
 }
 
 func (r *fakeRun) home() flow.KeyID { return r.stamp.Home(r.workflow) }
@@ -47,12 +48,21 @@ func (h *house) key(id flow.KeyID) *Key {
 	return h.keys[id]
 }
 
-// apply is what a host does with a record: fill in, key, run.
+// apply is what a host does with a record: fill in, key, run. A batch that is cut is a run
+// from then on (P67).
 func (h *house) apply(rec flow.Record) {
 	run := h.runs[rec.Run]
 	switch {
+	case rec.Kind == flow.RecBatchCut:
+		params, _, _ := h.key(rec.Key).Batch()
+		h.key(rec.Key).Apply(&rec)
+		rec = flow.Record{Kind: flow.RecSubmitted, At: rec.At, Fields: flow.Fields{
+			Run: rec.Run, Order: rec.Order, Workflow: rec.Key.Workflow, Stamp: rec.Stamp, Payload: params,
+		}}
+		h.apply(rec)
+		return
 	case rec.Kind == flow.RecSubmitted:
-		run = &fakeRun{id: rec.Run, workflow: rec.Workflow, order: rec.Order, stamp: rec.Stamp}
+		run = &fakeRun{id: rec.Run, workflow: rec.Workflow, order: rec.Order, stamp: rec.Stamp, params: rec.Payload}
 		h.runs[rec.Run] = run
 		rec.Key = run.home()
 		h.tenant[rec.Key] = append(h.tenant[rec.Key], run)
@@ -138,7 +148,10 @@ type world struct {
 	offers  int
 	log     []flow.Record
 	watch   watch
-	light   bool // compare nothing after each step: for many runs
+	ledger  *ledger          // what must come of events
+	skew    flow.Span        // the wall clock is so far ahead of shard time
+	def     *flow.Definition // by which events are judged; nil for a world without any
+	light   bool             // compare nothing after each step: for many runs
 	fail    func(format string, args ...any)
 }
 
@@ -150,6 +163,7 @@ func newWorld(fail func(format string, args ...any)) *world {
 		w: flow.NewWriter(), r: flow.NewReader(), fail: fail,
 	}
 	w.watch = newWatch(w)
+	w.ledger = newLedger(w)
 	return w
 }
 
@@ -199,9 +213,10 @@ func (w *world) coded(rec *flow.Record) flow.Record {
 }
 
 // compare: every key checks, and its replay is the same. A key that is idle may
-// have been forgotten on the live side.
+// have been forgotten on the live side. A batch is opened for an event, which is the
+// next record of the same entry.
 func (w *world) compare(after flow.RecordKind) {
-	if w.light {
+	if w.light || after == flow.RecBatchOpened {
 		return
 	}
 	for id, k := range w.live.keys {
@@ -218,20 +233,11 @@ func (w *world) compare(after flow.RecordKind) {
 	}
 }
 
-// step sends one input to a key, and proves that Step changes nothing.
+// step sends one input to a key.
 func (w *world) step(in flow.Input) int {
-	k := w.live.key(in.Key)
-	var before []byte
-	if !w.light {
-		before = k.Fingerprint()
-	}
-	ready := k.Ready(w.now)
-	k.Step(w.now, &in, &w.out)
-	if w.out.Err != nil {
+	ready := w.live.key(in.Key).Ready(w.now)
+	if w.decide(&in); w.out.Err != nil {
 		w.fail("input %v: %v", in.Kind, w.out.Err)
-	}
-	if !w.light && !bytes.Equal(before, k.Fingerprint()) {
-		w.fail("Step of %v changed the key", in.Kind)
 	}
 	n := len(w.out.Records)
 	if in.Kind == flow.InOffer && (n == 0) != (ready == 0) {
@@ -240,6 +246,20 @@ func (w *world) step(in flow.Input) int {
 	w.watch.input(&in)
 	w.commit()
 	return n
+}
+
+// decide is a Step, and the proof that it changes nothing.
+func (w *world) decide(in *flow.Input) {
+	k := w.live.key(in.Key)
+	var before []byte
+	if !w.light {
+		before = k.Fingerprint()
+	}
+	w.out.Reset()
+	k.Step(w.now, in, &w.out)
+	if !w.light && !bytes.Equal(before, k.Fingerprint()) {
+		w.fail("Step of %v changed the key", in.Kind)
+	}
 }
 
 // input is a step and what a host does after it: ticks until nothing comes.
@@ -279,19 +299,26 @@ func (w *world) record(kind flow.RecordKind, f flow.Fields) {
 	w.settle()
 }
 
-func (w *world) submit(stamp *flow.Stamp) flow.RunID {
+func (w *world) submit(stamp *flow.Stamp) flow.RunID { return w.submitAt(stamp, w.nextOrder()) }
+
+// nextOrder is the submit instant of a run that comes now: they rise.
+func (w *world) nextOrder() flow.Instant {
 	w.order = max(w.now, w.order+1)
-	return w.submitAt(stamp, w.order)
+	return w.order
 }
 
 // submitAt queues a run at an older place, as a run that was handed on has.
 func (w *world) submitAt(stamp *flow.Stamp, order flow.Instant) flow.RunID {
+	id := w.newRun(order)
+	w.record(flow.RecSubmitted, flow.Fields{Run: id, Order: order, Workflow: "w", Stamp: stamp})
+	return id
+}
+
+func (w *world) newRun(at flow.Instant) flow.RunID {
 	var e flow.Entropy
 	w.serial++
 	binary.BigEndian.PutUint64(e[2:], w.serial)
-	id := flow.NewRunID(order, 0, e)
-	w.record(flow.RecSubmitted, flow.Fields{Run: id, Order: order, Workflow: "w", Stamp: stamp})
-	return id
+	return flow.NewRunID(at, 0, e)
 }
 
 // offer lends one unit of credit and says which run it admitted, if any.
@@ -369,19 +396,27 @@ func (w *world) advance(to flow.Instant) {
 	w.settle()
 }
 
-// due is the earliest deadline of any key.
+// due is when something may happen next at any key. A date that shard time has reached
+// waits for the wall (R2).
 func (w *world) due() (flow.Instant, bool) {
 	at := flow.MaxInstant
 	for _, k := range w.live.keys {
-		if d, ok := k.Due(w.now); ok {
-			if d.At <= w.now || d.Absolute {
-				w.fail("%v is due at %d, now is %d", k.ID(), d.At, w.now)
-			}
+		batch, marked, open := k.BatchDeadline()
+		d, ok := k.Due(w.now)
+		if ok && (d.At <= w.now || (d.Absolute && d != batch)) {
+			w.fail("%v is due at %d, now is %d", k.ID(), d.At, w.now)
+		}
+		if ok {
 			at = min(at, d.At)
+		}
+		if left := batch.At.Sub(w.wall()); open && !marked && batch.At <= w.now && left > 0 {
+			at = min(at, w.now.Add(left))
 		}
 	}
 	return at, at != flow.MaxInstant
 }
+
+func (w *world) wall() flow.Instant { return w.now.Add(w.skew) }
 
 func (w *world) run(id flow.RunID) *fakeRun { return w.live.runs[id] }
 

@@ -6,6 +6,7 @@ import "github.com/pyrula/pyrula-node/flow"
 const (
 	TriggerChild    = "child"
 	TriggerSchedule = "schedule"
+	TriggerEvents   = "trigger" // a batch of events
 	TriggerRetry    = "retry_by_name"
 )
 

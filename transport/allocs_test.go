@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"bytes"
 	"testing"
 
 	"github.com/pyrula/pyrula-node/flow/wire"
@@ -14,8 +15,11 @@ func TestHotPathAllocations(t *testing.T) {
 	claimed := wire.Claimed{Runs: []wire.Grant{{RunID: "run_01K0Z3V8Q4E9Q0B1J2K3M4N5P6", Workflow: "w", Key: "k", Params: []byte("{}"), LeaseSeconds: 1.5}}}
 	resumed := wire.Claimed{Runs: []wire.Grant{{RunID: "run_01K0Z3V8Q4E9Q0B1J2K3M4N5P6", Steps: []wire.Step{{Seq: 1, Name: "s", Visit: 1, Result: []byte("1")}}}}}
 	steps := []byte(`{"fence":1099511627776,"steps":[{"name":"s","visit":1,"result":{"ok":true}}]}`)
+	lines := bytes.Repeat([]byte(`{"tenant_id":"acme","account":"a-000000000017","n":[1,2,3]}`+"\n"), 100)
+	cloud := []byte(`[{"specversion":"1.0","id":"7","source":"/s","type":"t","time":"2026-12-01T00:00:00Z","datacontenttype":"application/json","data":{"a":1}}]`)
+	results := make([]wire.Triggered, 100)
 	taken := wire.Submitted{RunID: "run_01K0Z3V8Q4E9Q0B1J2K3M4N5P6", Status: "queued", Created: true}
-	out := make([]byte, 0, 1024)
+	out := make([]byte, 0, 4096)
 	for _, c := range []struct {
 		what string
 		most float64
@@ -33,6 +37,22 @@ func TestHotPathAllocations(t *testing.T) {
 			r.reset(steps)
 			r.stepsOf()
 		}},
+		{"reading 100 lines, but for the list of events", 1, func() {
+			if _, err := r.lines(lines, ""); err != nil {
+				t.Error(err)
+			}
+		}},
+		{"reading 100 lines, but for the list of events and their ids", 102, func() {
+			if _, err := r.lines(lines, "key"); err != nil {
+				t.Error(err)
+			}
+		}},
+		{"reading a CloudEvent, but for the list and its id", 2, func() {
+			if _, err := r.cloudEvents(cloud); err != nil {
+				t.Error(err)
+			}
+		}},
+		{"writing the answer of 100 events", 0, func() { out = appendLines(out[:0], results) }},
 		{"writing a claim's answer", 0, func() { out = appendClaimed(out[:0], &claimed) }},
 		{"writing the grant of a run that is resumed", 0, func() { out = appendClaimed(out[:0], &resumed) }},
 		{"writing a submit's answer", 0, func() { out = appendSubmitted(out[:0], &taken) }},

@@ -44,6 +44,31 @@ func appendClaimed(b []byte, c *wire.Claimed) []byte {
 	return append(b, '}')
 }
 
+func appendTriggered(b []byte, t *wire.Triggered) []byte {
+	b = append(b, `{"run_id":`...)
+	if t.RunID == nil {
+		b = append(b, "null"...) // as nearly always
+	} else {
+		b = appendText(b, *t.RunID)
+	}
+	if t.Problem != nil {
+		b = appendProblem(append(b, `,"problem":`...), t.Problem)
+	}
+	return append(b, '}')
+}
+
+func appendEventsResult(b []byte, events []wire.Triggered) []byte {
+	return append(appendList(append(b, `{"events":`...), events, appendTriggered), '}')
+}
+
+// appendLines writes each result on a line of its own.
+func appendLines(b []byte, events []wire.Triggered) []byte {
+	for i := range events {
+		b = append(appendTriggered(b, &events[i]), '\n')
+	}
+	return b
+}
+
 // appendList writes an array, each of its entries by one.
 func appendList[T any](b []byte, list []T, one func([]byte, *T) []byte) []byte {
 	b = append(b, '[')

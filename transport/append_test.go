@@ -105,6 +105,13 @@ func TestAppendEqualsEncodingJSON(t *testing.T) {
 		if s.Problem != nil {
 			same(t, appendProblem(nil, s.Problem), s.Problem)
 		}
+		events := list(t, rapid.Custom(func(t *rapid.T) wire.Triggered {
+			return wire.Triggered{RunID: rapid.Ptr(anyText, true).Draw(t, "run"), Problem: anyProblem.Draw(t, "problem")}
+		}), "events")
+		same(t, appendEventsResult(nil, events), wire.EventsResult{Events: events})
+		for _, e := range events {
+			same(t, bytes.TrimSuffix(appendLines(nil, []wire.Triggered{e}), []byte("\n")), e)
+		}
 		beats := list(t, rapid.Custom(func(t *rapid.T) wire.BeatResult {
 			return wire.BeatResult{RunID: anyText.Draw(t, "run"), OK: rapid.Bool().Draw(t, "ok"), CancelRequested: rapid.Bool().Draw(t, "cancel")}
 		}), "beats")

@@ -32,6 +32,10 @@ func (n *idleNode) Submit(_ context.Context, runs []wire.Submit) ([]wire.Submitt
 	return got, make([]error, len(runs))
 }
 
+func (n *idleNode) Trigger(_ context.Context, _ string, _ *string, events []wire.TriggerEvent) ([]wire.Triggered, []error) {
+	return make([]wire.Triggered, len(events)), make([]error, len(events))
+}
+
 func (n *idleNode) Claim(context.Context, wire.Claim) (wire.Claimed, error) {
 	return wire.Claimed{Runs: n.granted}, nil
 }
@@ -73,7 +77,7 @@ func newIdleServer(grants int) *transport.Server {
 const payload = `{"tenant_id":"acme","account":"a-000000000017","padding":"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"}`
 
 // serveMany measures the handler without a socket.
-func serveMany(b *testing.B, s http.Handler, path, text string) {
+func serveMany(b *testing.B, s http.Handler, path, text string, change ...func(*http.Request)) {
 	b.Helper()
 	u, err := url.Parse(path)
 	if err != nil {
@@ -82,6 +86,9 @@ func serveMany(b *testing.B, s http.Handler, path, text string) {
 	w := &discard{header: http.Header{}}
 	r := httptest.NewRequestWithContext(b.Context(), "POST", path, http.NoBody)
 	r.Header.Set("Content-Type", "application/json")
+	for _, c := range change {
+		c(r)
+	}
 	in := &body{}
 	b.ReportAllocs()
 	b.SetBytes(int64(len(text)))
@@ -107,6 +114,27 @@ func BenchmarkShortHandler(b *testing.B) {
 func BenchmarkBatchHandler16(b *testing.B) {
 	entry := `{"workflow":"sync_account","params":` + payload + `}`
 	serveMany(b, newIdleServer(0), "/v1/runs:batch", `{"runs":[`+strings.Repeat(entry+",", 15)+entry+`]}`)
+}
+
+func BenchmarkEventHandler(b *testing.B) {
+	serveMany(b, newIdleServer(0), "/digest/events", payload)
+}
+
+// BenchmarkEventLinesHandler100 is the request that many events come in.
+func BenchmarkEventLinesHandler100(b *testing.B) {
+	serveMany(b, newIdleServer(0), "/digest/events", strings.Repeat(payload+"\n", 100), asLines)
+	b.ReportMetric(100*float64(b.N)/b.Elapsed().Seconds(), "events/s")
+}
+
+func BenchmarkEventLinesWithKeyHandler100(b *testing.B) {
+	serveMany(b, newIdleServer(0), "/digest/events", strings.Repeat(payload+"\n", 100), asLines, header("Idempotency-Key", "batch-000000017"))
+	b.ReportMetric(100*float64(b.N)/b.Elapsed().Seconds(), "events/s")
+}
+
+func BenchmarkCloudEventBatchHandler100(b *testing.B) {
+	event := cloudEvent("000000017", payload)
+	serveMany(b, newIdleServer(0), "/digest/events", "["+strings.Repeat(event+",", 99)+event+"]", asCloudBatch)
+	b.ReportMetric(100*float64(b.N)/b.Elapsed().Seconds(), "events/s")
 }
 
 func BenchmarkClaimHandler16(b *testing.B) {

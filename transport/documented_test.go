@@ -14,6 +14,8 @@ import (
 var fullBodies = []struct{ schema, target, body string }{
 	{"Declaration", "PUT /v1/workflows/w", `{"version":"1","limit":{"key":"k","max":1},"rate":{"key":{"function":"f"},"per_second":1,"burst":1},"max_attempts":2,"retry_backoff_seconds":1.5,"lease_seconds":2}`},
 	{"Declaration", "PUT /v1/workflows/w", `{"kafka":{"topic":"t"}}`},
+	{"Declaration", "PUT /v1/workflows/w", `{"limit":{"key":"key","max":1},"trigger":{"collect":{"key":"k","max_events":2,"window_seconds":1.5,"max_bytes":3}}}`},
+	{"Declaration", "PUT /v1/workflows/w", `{"rate":{"key":"key","per_second":1},"trigger":{"debounce":{"key":{"function":"f"},"window_seconds":1,"max_wait_seconds":2.5}}}`},
 	{"Submit", "POST /v1/workflows/w/runs", `{"workflow":"w","params":{"a":1},"idempotency_key":"k","request_id":"r","trigger":"case","stamp":{"version":"1","keys":{"limit":"a","rate":"b"}}}`},
 	{"Batch", "POST /v1/runs:batch", `{"runs":[{"workflow":"w","params":{"a":1},"idempotency_key":"k","request_id":"r","trigger":"case","stamp":{"version":"1","keys":{"limit":"a","rate":"b"}}}]}`},
 	{"Claim", "POST /v1/claims", `{"worker":"w1","workflows":[{"name":"w","version":"1","gates_hash":"h"}],"credit":1,"wait_ms":0}`},

@@ -68,7 +68,7 @@ func (x *exchange) release() {
 	if cap(out) > maxKeptBuffer {
 		out = nil
 	}
-	rd.b, rd.err, rd.missing = nil, nil, nil
+	rd.forget()
 	*x = exchange{in: in[:0], out: out[:0], reader: rd}
 	exchanges.Put(x)
 }
@@ -138,11 +138,16 @@ func (x *exchange) wait() (time.Duration, error) {
 	return time.Duration(ms) * time.Millisecond, wire.CheckWait("wait_ms", ms)
 }
 
-// readBody reads the whole body. It may be empty.
+// readBody reads the whole body, which must be JSON by its type. It may be empty.
 func (x *exchange) readBody() error {
 	if err := x.checkMediaType(); err != nil {
 		return err
 	}
+	return x.receive()
+}
+
+// receive is readBody for whoever has looked at the type.
+func (x *exchange) receive() error {
 	if x.r.ContentLength > wire.MaxBodyBytes {
 		return x.tooLarge()
 	}
@@ -202,12 +207,14 @@ func decode[T any](x *exchange, read func(*reader) T) (v T, err error) {
 		return v, err
 	}
 	if len(x.in) == 0 {
-		return v, malformed(0, "a JSON body is required")
+		return v, noBody()
 	}
 	x.reader.reset(x.in)
 	v = read(&x.reader)
 	return v, x.reader.end()
 }
+
+func noBody() error { return malformed(0, "a JSON body is required") }
 
 // checked is decode and the shape's own check.
 func checked[T any, P interface {
@@ -244,6 +251,7 @@ func optional[T any, P interface {
 var (
 	jsonType    = []string{wire.ContentJSON}
 	problemType = []string{wire.ContentProblem}
+	linesType   = []string{wire.ContentNDJSON}
 )
 
 // send writes x.out, whole, as the response.

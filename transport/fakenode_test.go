@@ -31,6 +31,8 @@ type fakeNode struct {
 	notReady  string
 	schedules map[string]wire.ScheduleView
 	resolve   []wire.Candidate // that the next claim answers
+	triggers  []fakeTrigger    // calls of Trigger
+	batch     *wire.OpenBatch  // of every key
 	entered   chan struct{}    // when set: a call that waits sends here first
 }
 
@@ -70,7 +72,7 @@ func (n *fakeNode) Declare(_ context.Context, name string, d wire.Declaration) (
 	}
 	w := n.workflows[name]
 	w.Name = name
-	v := wire.WorkflowVersion{Limit: d.Limit, Rate: d.Rate, MaxAttempts: 1, RetryBackoffSeconds: 1, LeaseSeconds: 30, Current: true}
+	v := wire.WorkflowVersion{Limit: d.Limit, Rate: d.Rate, Trigger: d.Trigger, MaxAttempts: 1, RetryBackoffSeconds: 1, LeaseSeconds: 30, Current: true}
 	v.Declared = wire.Declared{Workflow: name, Version: d.Version, DefinitionHash: "d", GatesHash: "g", Changed: true}
 	i := slices.IndexFunc(w.Versions, func(o wire.WorkflowVersion) bool { return o.Version == d.Version })
 	if i >= 0 {

@@ -86,7 +86,7 @@ func (n *fakeNode) List(_ context.Context, q wire.ListQuery) (wire.RunList, erro
 func (n *fakeNode) Key(_ context.Context, workflow, key string) (wire.KeyView, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return wire.KeyView{Workflow: workflow, Key: key}, n.err
+	return wire.KeyView{Workflow: workflow, Key: key, Batch: n.batch}, n.err
 }
 
 func (n *fakeNode) Describe(context.Context) (wire.Node, error) {

@@ -19,6 +19,7 @@ var targets = []string{
 	"POST /v1/runs/RUN/complete", "POST /v1/runs/RUN/fail", "POST /v1/runs/RUN/suspend", "POST /v1/runs:complete",
 	"POST /v1/runs/RUN/cancel", "POST /v1/runs/RUN/terminate", "POST /w", "POST /v1/runs/RUN/steps", "POST /v1/runs/RUN/children",
 	"POST /v1/runs/RUN/retry", "POST /v1/runs/RUN/signals/go", "POST /v1/resolutions", "POST /v1/schedules", "PUT /v1/schedules/s",
+	"POST /v1/workflows/w/events",
 }
 
 // addBodies begins with every body that other tests know.

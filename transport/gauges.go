@@ -18,6 +18,8 @@ type Stats struct {
 	Slots        []LimitCount  // slots of the keys in memory
 	Keys         []KeyCount    // keys in memory
 	WorkerCredit []WorkflowOf  // runs that workers have asked for and not got yet
+	Events       []WorkflowOf  // events in open batches
+	Batches      []BatchCount  // open batches
 	Archive      *ArchiveStats // nil while it can't be asked
 	Disk         *DiskStats    // nil while it can't be asked
 }
@@ -73,6 +75,14 @@ type KeyCount struct {
 	N        int64
 }
 
+// BatchCount is a number of open batches in one state: gathering, or due while no worker
+// is alive.
+type BatchCount struct {
+	Workflow string
+	State    string
+	N        int64
+}
+
 // Observe sets where the gauges come from: stats is called at every scrape, and
 // must not wait long. A later call replaces it.
 func (m *Metrics) Observe(stats func() Stats) { m.gauges.stats.Store(&stats) }
@@ -86,6 +96,8 @@ var (
 	usedDesc    = desc("pyrula_limit_slots_used", "Slots taken of all keys in memory of a limit.", "workflow", "limit")
 	keysDesc    = desc("pyrula_keys", "Keys in memory, by state.", "workflow", "state")
 	creditDesc  = desc("pyrula_worker_credit", "Runs that workers have asked for and not got yet.", "workflow")
+	eventsDesc  = desc("pyrula_buffered_events", "Events in open batches.", "workflow")
+	batchesDesc = desc("pyrula_open_batches", "Open batches: gathering, or due while no worker is alive.", "workflow", "state")
 )
 
 // The gauges of the archive, in the order of ArchiveStats.
@@ -115,7 +127,7 @@ type gauges struct {
 
 // Describe sends the descriptions of all gauges.
 func (g *gauges) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{runsDesc, waitingDesc, oldestDesc, slotsDesc, usedDesc, keysDesc, creditDesc} {
+	for _, d := range []*prometheus.Desc{runsDesc, waitingDesc, oldestDesc, slotsDesc, usedDesc, keysDesc, creditDesc, eventsDesc, batchesDesc} {
 		ch <- d
 	}
 	for _, d := range slices.Concat(archiveDescs, diskDescs) {
@@ -155,6 +167,13 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 	for _, c := range s.WorkerCredit {
 		credit.add(c.N, g.label(c.Workflow))
 	}
+	events, batches := series{}, series{}
+	for _, c := range s.Events {
+		events.add(c.N, g.label(c.Workflow))
+	}
+	for _, c := range s.Batches {
+		batches.add(float64(c.N), g.label(c.Workflow), c.State)
+	}
 	runs.send(ch, runsDesc)
 	waiting.send(ch, waitingDesc)
 	oldest.send(ch, oldestDesc)
@@ -162,6 +181,8 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 	used.send(ch, usedDesc)
 	keys.send(ch, keysDesc)
 	credit.send(ch, creditDesc)
+	events.send(ch, eventsDesc)
+	batches.send(ch, batchesDesc)
 	if d := s.Disk; d != nil {
 		for i, v := range []float64{d.Free, d.Reserve} {
 			ch <- prometheus.MustNewConstMetric(diskDescs[i], prometheus.GaugeValue, v)

@@ -19,21 +19,30 @@ const headerKey = "Idempotency-Key"
 // -d sends when it isn't told otherwise. A browser can send such a form for any
 // page, which is why origins are checked before.
 func (x *exchange) checkMediaType() error {
-	if e := x.r.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
-		return problem(wire.CodeMediaType, "a body must not have a content encoding")
+	if err := x.checkEncoding(); err != nil {
+		return err
 	}
 	sent := x.r.Header.Get("Content-Type")
 	if sent == "" || sent == wire.ContentJSON || x.r.ContentLength == 0 {
 		return nil
 	}
 	mediaType, _, err := mime.ParseMediaType(sent)
-	switch {
-	case err == nil && mediaType == wire.ContentJSON:
-		return nil
-	case err == nil && isForm(mediaType) && isLoopback(x.r.RemoteAddr):
+	if err == nil && x.isPlain(mediaType) {
 		return nil
 	}
 	return problem(wire.CodeMediaType, "the Content-Type of a body must be application/json")
+}
+
+func (x *exchange) checkEncoding() error {
+	if e := x.r.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
+		return problem(wire.CodeMediaType, "a body must not have a content encoding")
+	}
+	return nil
+}
+
+// isPlain says whether a media type means JSON and nothing more.
+func (x *exchange) isPlain(mediaType string) bool {
+	return mediaType == "" || mediaType == wire.ContentJSON || isForm(mediaType) && isLoopback(x.r.RemoteAddr)
 }
 
 // isLoopback says whether an address with a port is of this machine.
@@ -106,6 +115,55 @@ func headerText(v string) (string, bool) {
 			text = append(text, v[i])
 		case c < 0x20 || c > 0x7E:
 			return "", false
+		default:
+			text = append(text, c)
+		}
+	}
+	return "", false
+}
+
+// percentDecoded undoes one round of percent-encoding. It is false for an escape that is
+// none, and for what isn't UTF-8.
+func percentDecoded(s string) (string, bool) {
+	if strings.IndexByte(s, '%') < 0 {
+		return s, utf8.ValidString(s)
+	}
+	text := make([]byte, 0, len(s))
+	for i := 0; i < len(s); i++ {
+		if s[i] != '%' {
+			text = append(text, s[i])
+			continue
+		}
+		if len(s)-i < 3 {
+			return "", false
+		}
+		high, low := hexValue(s[i+1]), hexValue(s[i+2])
+		if high < 0 || low < 0 {
+			return "", false
+		}
+		text = append(text, byte(high<<4|low))
+		i += 2
+	}
+	return string(text), utf8.Valid(text)
+}
+
+// unquoted undoes the double quotes of a header's value, which older senders use. It is
+// false where a quote isn't closed, or something follows it.
+func unquoted(v string) (string, bool) {
+	if !strings.HasPrefix(v, `"`) {
+		return v, true
+	}
+	var text []byte
+	for i := 1; i < len(v); i++ {
+		switch c := v[i]; c {
+		case '"':
+			return string(text), i == len(v)-1
+		case '\\':
+			i++
+			if i == len(v) {
+				return "", false
+			}
+			text = append(text, v[i])
 		default:
 			text = append(text, c)
 		}

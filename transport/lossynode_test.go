@@ -18,4 +18,8 @@ func (lossyNode) Complete(context.Context, []wire.Completion) ([]wire.CompleteRe
 	return nil, nil
 }
 
+func (lossyNode) Trigger(context.Context, string, *string, []wire.TriggerEvent) ([]wire.Triggered, []error) {
+	return nil, nil
+}
+
 func configOf(n transport.Node) transport.Config { return transport.Config{Node: n} }

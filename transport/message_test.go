@@ -47,6 +47,10 @@ func TestR24Sentences(t *testing.T) {
 		{"PUT /v1/workflows/w", `{"limit":{"key":"k","max":2.5}}`, "limit.max must be an integer from 1 to 1000000000"},
 		{"PUT /v1/workflows/w", `{"limit":{"key":"k"}}`, "limit.max is required"},
 		{"PUT /v1/workflows/w", `{"rate":{"key":"k"}}`, "rate.per_second is required"},
+		{"PUT /v1/workflows/w", `{"rate":{"key":7,"per_second":1}}`, `rate.key must be the name of a parameter, "cel:" and an expression, or {"function": "label"}`},
+		{"PUT /v1/workflows/w", `{"trigger":{"collect":{"key":"k","max_events":2.5,"window_seconds":1}}}`, "trigger.collect.max_events must be an integer from 1 to 10000"},
+		{"PUT /v1/workflows/w", `{"trigger":{"collect":{"key":"k","window_seconds":1}}}`, "trigger.collect.max_events is required"},
+		{"PUT /v1/workflows/w", `{"trigger":{"debounce":{"key":[],"window_seconds":1}}}`, `trigger.debounce.key must be the name of a parameter, "cel:" and an expression, or {"function": "label"}`},
 		{"PUT /v1/workflows/w", `{"rate":{"per_second":1}}`, "rate.key is required"},
 	} {
 		a := newAPI(t)

@@ -47,6 +47,7 @@ type Metrics struct {
 	retried  *prometheus.CounterVec
 	duration *prometheus.HistogramVec
 	disk     disk
+	events   eventCounters
 
 	requests *prometheus.CounterVec
 	took     *prometheus.HistogramVec
@@ -73,7 +74,7 @@ func NewMetrics(b Build) *Metrics {
 			"Time from the submit of a run to its first start.", buckets), []string{"workflow"}),
 		duration: prometheus.NewHistogramVec(histogram("pyrula_run_duration_seconds",
 			"How long a worker held a run.", buckets), []string{"workflow"}),
-		disk: newDisk(),
+		disk: newDisk(), events: newEventCounters(),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "pyrula_http_requests_total", Help: "HTTP requests, by route and status; 499 is a client that went away.",
 		}, []string{"route", "code"}),
@@ -96,6 +97,7 @@ func NewMetrics(b Build) *Metrics {
 	reg.MustRegister(m.started, m.finished, m.waited, m.expired, m.retried, m.duration, m.requests, m.took, m.inFlight, m.gauges, info,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	reg.MustRegister(m.disk.collectors()...)
+	reg.MustRegister(m.events.collectors()...)
 	m.handler = promhttp.HandlerFor(reg, promhttp.HandlerOpts{EnableOpenMetrics: true})
 	return m
 }

@@ -17,6 +17,7 @@ import (
 type Node interface {
 	Registry
 	Submitter
+	Triggerer
 	Worker
 	Body
 	Controller
@@ -41,6 +42,15 @@ type Submitter interface {
 	// taken exactly when its error is nil. Each run names its workflow. Params own
 	// their bytes: the Node may keep them.
 	Submit(ctx context.Context, runs []wire.Submit) ([]wire.Submitted, []error)
+}
+
+// Triggerer takes events.
+type Triggerer interface {
+	// Trigger takes events of one workflow, each on its own, and those of one key in the
+	// order given. key is the events' key where the caller resolved it, else nil. Both
+	// lists have one entry for each event: it is taken exactly when its error is nil, and
+	// then it is durable. The events own their bytes: the Node may keep them.
+	Trigger(ctx context.Context, workflow string, key *string, events []wire.TriggerEvent) ([]wire.Triggered, []error)
 }
 
 // Worker is what a worker asks for.

@@ -55,6 +55,10 @@ var table = []row{
 		code: wire.CodeNotDeclared, status: 409, title: "Version not declared", sentinel: flow.ErrNotDeclared,
 		meaning: "A worker claims with a version, or with gates, that were never declared. Declare the workflow first.",
 	}, {
+		code: wire.CodeBufferFull, status: 429, title: "Event buffer is full", sentinel: flow.ErrBufferFull, retryMS: 1000,
+		meaning: "The open batch of the event's key has no room for it: a batch holds at most 10000 events of 786432 bytes together. " +
+			"Nothing happened, and the batch is as it was. Send the event again after retry_after_ms, when the batch's time has come.",
+	}, {
 		code: wire.CodeOverloaded, status: 429, title: "Overloaded", sentinel: flow.ErrOverloaded, retryMS: 1000,
 		meaning: "A bound is reached and new work is refused. Nothing happened. Send the request again after retry_after_ms.",
 	}, {
@@ -88,7 +92,7 @@ var table = []row{
 		meaning: "A body is at most 1048576 bytes. Nothing happened.",
 	}, {
 		code: wire.CodeMediaType, status: 415, title: "Unsupported media type",
-		meaning: "Bodies are application/json without a content encoding. Nothing happened.",
+		meaning: "Bodies are application/json without a content encoding; events may also be CloudEvents as JSON, or NDJSON. Nothing happened.",
 	}, {
 		code: wire.CodeNotFound, status: 404, title: "Not found",
 		meaning: "The API has no such path; GET /openapi.json lists all.",
@@ -151,6 +155,9 @@ func ProblemOf(err error) *wire.Problem {
 	if f, ok := errors.AsType[*flow.FieldError](err); ok {
 		return problemOfField(f)
 	}
+	if full, ok := errors.AsType[*flow.BufferFull](err); ok {
+		return problemOfFull(full)
+	}
 	if errors.Is(err, flow.ErrBadRunID) {
 		// Without the package's name: a person reads it.
 		what := strings.TrimPrefix(flow.ErrBadRunID.Error(), "flow: ")
@@ -187,6 +194,20 @@ func problemOfField(f *flow.FieldError) *wire.Problem {
 		return fieldProblem(wire.CodeInvalid, f.Field, f.Want)
 	}
 	return fieldProblem(wire.CodeConfiguration, f.Field, f.Want)
+}
+
+// minRetryMS is the least that the sender of a refused event is told to wait.
+const minRetryMS = 100
+
+// problemOfFull says when the batch's time comes. Where it has passed the batch waits for
+// a worker, and the table says when to look again.
+func problemOfFull(full *flow.BufferFull) *wire.Problem {
+	p := problem(wire.CodeBufferFull, full.Error())
+	p.Key = full.Key.Value
+	if full.Room > 0 {
+		p.RetryAfterMS = max(full.Room.Millis(), minRetryMS)
+	}
+	return p
 }
 
 // Codes lists the codes of all problems, in the order of the table.

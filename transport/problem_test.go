@@ -103,7 +103,7 @@ func TestEveryCodeHasARow(t *testing.T) {
 func TestEverySentinelHasARow(t *testing.T) {
 	sentinels := []error{
 		flow.ErrConfiguration, flow.ErrInvalid, flow.ErrUnknownRun, flow.ErrUnknownWorkflow, flow.ErrNotDeclared, flow.ErrStaleFence,
-		flow.ErrRunEnded, flow.ErrRunNotEnded, flow.ErrStepConflict, flow.ErrHistoryTooLarge, flow.ErrUnknownSchedule, flow.ErrOverloaded, flow.ErrArchiveBehind, flow.ErrNotReady, flow.ErrOutcomeUnknown, flow.ErrUnsupported,
+		flow.ErrRunEnded, flow.ErrRunNotEnded, flow.ErrStepConflict, flow.ErrHistoryTooLarge, flow.ErrUnknownSchedule, flow.ErrBufferFull, flow.ErrOverloaded, flow.ErrArchiveBehind, flow.ErrNotReady, flow.ErrOutcomeUnknown, flow.ErrUnsupported,
 	}
 	for _, err := range sentinels {
 		p := ProblemOf(fmt.Errorf("shard 3: %w", err))

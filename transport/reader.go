@@ -21,7 +21,8 @@ import (
 // The first error stays and stops every loop, so callers look at err once, at the
 // end. A null is read as if the field were missing.
 //
-// What it returns owns its bytes: the document may be overwritten afterwards.
+// What it returns owns its bytes: the document may be overwritten afterwards. Events are
+// the exception: they are parts of a document that is their own.
 type reader struct {
 	b     []byte
 	i     int
@@ -62,6 +63,13 @@ func (r *reader) reset(b []byte) {
 	}
 }
 
+// forget lets go of the document and of what points into it.
+func (r *reader) forget() {
+	clear(r.path[:cap(r.path)])
+	clear(r.names[:cap(r.names)])
+	*r = reader{path: r.path[:0], names: r.names[:0]}
+}
+
 func malformed(offset int, what string) error {
 	return problem(wire.CodeMalformed, fmt.Sprintf("%s: offset %d", what, offset))
 }
@@ -85,9 +93,12 @@ func (r *reader) wrong(want string) {
 }
 
 // unknown refuses the current field.
-func (r *reader) unknown() {
+func (r *reader) unknown() { r.wrongName("is not a field of this request") }
+
+// wrongName refuses the current field for its name.
+func (r *reader) wrongName(want string) {
 	if r.err == nil {
-		r.err = fieldProblem(wire.CodeUnknownField, r.where(), "is not a field of this request")
+		r.err = fieldProblem(wire.CodeUnknownField, r.where(), want)
 	}
 }
 

@@ -19,6 +19,8 @@ import (
 // about JSON.
 var bodies = []string{
 	`{"version":"1","limit":{"key":"k","max":1},"rate":{"key":{"function":"f"},"per_second":0.5,"burst":2},"max_attempts":2,"retry_backoff_seconds":1.5,"lease_seconds":2}`,
+	`{"trigger":{"collect":{"key":"cel:event.a","max_events":2,"window_seconds":0.5,"max_bytes":3}},"limit":{"key":"key","max":1}}`,
+	`{"trigger":{"debounce":{"key":{"function":"f"},"window_seconds":1e1,"max_wait_seconds":null},"collect":null},"budget":[]}`,
 	`{"workflow":"w","params":{"a":[1,{"b":null}]},"idempotency_key":"k","request_id":"r","trigger":"case","budget":null,"stamp":{"version":"1","keys":{"limit":"a","rate":"b"}}}`,
 	`{"runs":[{"workflow":"w","params":{}},{"workflow":"v"}]}`,
 	`{"worker":"w1","workflows":[{"name":"w","version":"1","gates_hash":"h"}],"credit":1,"wait_ms":0}`,

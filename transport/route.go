@@ -26,14 +26,13 @@ type route struct {
 	label   string // in metrics: method and pattern; newRouter fills it in
 }
 
-// routes are all paths of the API. Those that answer 501 are in it, so that a
-// client learns that the path is right and the version isn't.
+// routes are all paths of the API.
 var routes = []route{
 	{method: "GET", pattern: "/v1/workflows", serve: (*exchange).listWorkflows},
 	{method: "GET", pattern: "/v1/workflows/{name}", serve: (*exchange).readWorkflow},
 	{method: "PUT", pattern: "/v1/workflows/{name}", serve: (*exchange).declare},
 	{method: "POST", pattern: "/v1/workflows/{name}/runs", serve: (*exchange).submitOne},
-	{method: "POST", pattern: "/v1/workflows/{name}/events", serve: (*exchange).eventsNotServed},
+	{method: "POST", pattern: "/v1/workflows/{name}/events", serve: (*exchange).sendEvents},
 	{method: "POST", pattern: "/v1/runs:batch", serve: (*exchange).submitBatch},
 	{method: "POST", pattern: "/v1/runs:complete", class: classEnd, serve: (*exchange).completeBatch},
 	{method: "POST", pattern: "/v1/claims", serve: (*exchange).claims},
@@ -68,7 +67,7 @@ var routes = []route{
 	{method: "GET", pattern: "/metrics", class: classProbe, serve: (*exchange).metrics},
 	{method: "GET", pattern: "/openapi.json", class: classProbe, serve: (*exchange).openAPI},
 	{method: "POST", pattern: "/{name}", serve: (*exchange).submitShort},
-	{method: "POST", pattern: "/{name}/events", serve: (*exchange).eventsNotServed},
+	{method: "POST", pattern: "/{name}/events", serve: (*exchange).sendEvents},
 }
 
 // maxSegments is the number of segments of the longest path.

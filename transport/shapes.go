@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/pyrula/pyrula-node/flow"
 	"github.com/pyrula/pyrula-node/flow/wire"
 )
 
@@ -13,11 +12,8 @@ import (
 
 // What an integer must be, as the check of its bounds says it too.
 var (
-	wantCredit   = fmt.Sprintf("must be an integer from 0 to %d", wire.MaxBatch)
-	wantWait     = fmt.Sprintf("must be an integer from 0 to %d", wire.MaxWaitMillis)
-	wantMax      = fmt.Sprintf("must be an integer from 1 to %d", flow.MaxLimit)
-	wantBurst    = fmt.Sprintf("must be an integer from 1 to %d", flow.MaxBurst)
-	wantAttempts = fmt.Sprintf("must be an integer from 1 to %d", flow.MaxAttempts)
+	wantCredit = fmt.Sprintf("must be an integer from 0 to %d", wire.MaxBatch)
+	wantWait   = fmt.Sprintf("must be an integer from 0 to %d", wire.MaxWaitMillis)
 )
 
 const wantAt = "must be Unix milliseconds, an integer of at least 0"
@@ -327,112 +323,4 @@ func (r *reader) stop() (s wire.Stop) {
 		}
 	}
 	return s
-}
-
-// declaration reads a declaration, in which a wrong type is configuration too
-// (P57).
-func (r *reader) declaration() (d wire.Declaration) {
-	r.kind = flow.ErrConfiguration
-	for m := r.object(); r.member(&m); {
-		switch r.name() {
-		case "version":
-			d.Version = r.str()
-		case "limit":
-			d.Limit = r.limit()
-		case "rate":
-			d.Rate = r.rate()
-		case "trigger":
-			d.Trigger = r.raw()
-		case "max_attempts":
-			d.MaxAttempts = r.integerPtr(wantAttempts)
-		case "retry_backoff_seconds":
-			d.RetryBackoffSeconds = r.numberPtr()
-		case "lease_seconds":
-			d.LeaseSeconds = r.numberPtr()
-		case "budget":
-			d.Budget = r.raw()
-		case "kafka":
-			d.Kafka = r.kafka()
-		default:
-			r.unknown()
-		}
-	}
-	return d
-}
-
-// kafka reads {"topic": "..."} and gives it as it is written: its check reads it again.
-func (r *reader) kafka() json.RawMessage {
-	if r.null() {
-		return nil
-	}
-	start := r.i
-	for m := r.object("topic"); r.member(&m); {
-		switch r.name() {
-		case "topic":
-			r.str()
-		default:
-			r.unknown()
-		}
-	}
-	return r.since(start)
-}
-
-func (r *reader) limit() *wire.Limit {
-	if r.null() {
-		return nil
-	}
-	var l wire.Limit
-	for m := r.object("key", "max"); r.member(&m); {
-		switch r.name() {
-		case "key":
-			l.Key = r.key()
-		case "max":
-			l.Max = r.integer(wantMax)
-		default:
-			r.unknown()
-		}
-	}
-	return &l
-}
-
-func (r *reader) rate() *wire.Rate {
-	if r.null() {
-		return nil
-	}
-	var t wire.Rate
-	for m := r.object("key", "per_second"); r.member(&m); {
-		switch r.name() {
-		case "key":
-			t.Key = r.key()
-		case "per_second":
-			t.PerSecond = r.number()
-		case "burst":
-			t.Burst = r.integerPtr(wantBurst)
-		default:
-			r.unknown()
-		}
-	}
-	return &t
-}
-
-// key reads the name of a parameter, or the label of a function (P12).
-func (r *reader) key() (k wire.Key) {
-	switch r.peek() {
-	case '"':
-		k.Name = r.str()
-	case '{':
-		for m := r.object(); r.member(&m); {
-			switch r.name() {
-			case "function":
-				k.Function = r.str()
-			default:
-				r.unknown()
-			}
-		}
-	default:
-		if !r.null() {
-			r.mismatch(`must be the name of a parameter, or {"function": "label"}`)
-		}
-	}
-	return k
 }

@@ -64,7 +64,6 @@ func TestP87ShortForm(t *testing.T) {
 	if _, err := flow.ParseRunID(got["run_id"].(string)); err != nil {
 		t.Error(err)
 	}
-	a.send("POST", "/charge/events", `{}`).refused(wire.CodeNotSupported, "")
 	a.send("POST", "/charge", `[1]`).refused(wire.CodeInvalid, "body")
 	a.send("POST", "/charge", ``).refused(wire.CodeMalformed, "")
 	for _, reserved := range []string{"v1", "metrics", "livez", "readyz", "healthz", "openapi.json"} {
@@ -199,6 +198,8 @@ func TestShortAnswerIsInternal(t *testing.T) {
 	a.handler = h
 	a.send("POST", "/v1/runs:batch", `{"runs":[{"workflow":"a"},{"workflow":"b"}]}`).refused(wire.CodeInternal, "")
 	a.send("POST", "/w", `{}`).refused(wire.CodeInternal, "")
+	a.send("POST", "/w/events", `{}`).refused(wire.CodeInternal, "")
+	a.send("POST", "/w/events", "{}\n{}", asLines).refused(wire.CodeInternal, "")
 }
 
 func TestSubmitNodeErrors(t *testing.T) {

@@ -225,15 +225,3 @@ func TestUnknownRuns(t *testing.T) {
 		}
 	}
 }
-
-func TestNotServed(t *testing.T) {
-	a := newAPI(t)
-	for _, path := range []string{"/v1/workflows/w/events", "/w/events"} {
-		for _, body := range []string{"", "{}", "not JSON"} { // only the path is looked at
-			if w := a.send("POST", path, body); w.refused(wire.CodeNotSupported, "").Status != 501 {
-				t.Errorf("%s answers %d, want 501", path, w.Code)
-			}
-		}
-	}
-	a.send("POST", "/v1/workflows/v1/events", "").refused(wire.CodeUnknownWorkflow, "name")
-}

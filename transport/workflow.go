@@ -4,7 +4,6 @@ import (
 	"net/http"
 
 	"github.com/pyrula/pyrula-node/flow"
-	"github.com/pyrula/pyrula-node/flow/wire"
 )
 
 // declare serves PUT /v1/workflows/{name}.
@@ -49,13 +48,4 @@ func (x *exchange) readWorkflow() error {
 	}
 	got.Versions = filled(got.Versions)
 	return x.json(http.StatusOK, got)
-}
-
-// eventsNotServed answers for paths that the API has and this version doesn't serve.
-// Only the path is looked at.
-func (x *exchange) eventsNotServed() error {
-	if _, err := x.workflow(); err != nil {
-		return err
-	}
-	return problem(wire.CodeNotSupported, "this version of the node doesn't serve events")
 }

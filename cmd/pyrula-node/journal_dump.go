@@ -216,7 +216,7 @@ func (w *dumpWriter) aboutWorkflow(rec *flow.Record) bool {
 	named := func(f *flow.Fields) bool {
 		return f.Workflow == w.pick.workflow || f.Key.Workflow == w.pick.workflow || f.Peer.Workflow == w.pick.workflow
 	}
-	if rec.Kind == flow.RecSubmitted && named(&rec.Fields) {
+	if (rec.Kind == flow.RecSubmitted || rec.Kind == flow.RecBatchCut) && named(&rec.Fields) {
 		w.ours[rec.Run] = true
 	}
 	if named(&rec.Fields) || w.ours[rec.Run] {

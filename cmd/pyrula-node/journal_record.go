@@ -115,6 +115,17 @@ type definitionView struct {
 	Hash     string     `json:"hash"`
 	Kafka    string     `json:"kafka,omitempty"`
 	Gates    []ruleView `json:"gates"`
+
+	Trigger *triggerView `json:"trigger,omitempty"` // of a workflow that takes events
+}
+
+type triggerView struct {
+	Kind      string `json:"kind"`
+	Key       string `json:"key"`
+	Window    string `json:"window"`
+	MaxEvents int64  `json:"max_events,omitempty"`
+	MaxBytes  int64  `json:"max_bytes,omitempty"`
+	MaxWait   string `json:"max_wait,omitempty"`
 }
 
 type ruleView struct {
@@ -218,6 +229,9 @@ func definitionOf(body []byte) (*definitionView, error) {
 		rule := &d.Rules[i]
 		v.Gates = append(v.Gates, ruleView{rule.Kind.String(), rule.Key.Text(), rule.Max, span(rule.Interval), rule.Burst})
 	}
+	if t := d.Trigger; t != nil {
+		v.Trigger = &triggerView{t.Kind.String(), t.Key.Text(), span(t.Window), t.MaxEvents, t.MaxBytes, span(t.MaxWait)}
+	}
 	return v, nil
 }
 
@@ -251,7 +265,7 @@ func stampViewOf(s *flow.Stamp) *stampView {
 // flagWords are the names of the flags, by their bit.
 var flagWords = [...]string{
 	"retryable", "token", "ok", "cancel", "repeat", "forfeited", "dropped", "absolute", "started", "credit",
-	"signal", "runs", "recorded", "posted", "child",
+	"signal", "runs", "recorded", "posted", "child", "debounce",
 }
 
 func flagNames(flags flow.Flags) []string {

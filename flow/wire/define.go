@@ -41,16 +41,14 @@ func (d *Declaration) definition() (*flow.Definition, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, later := range []struct {
-		field string
-		value json.RawMessage
-	}{{"trigger", d.Trigger}, {"budget", d.Budget}} {
-		if present(later.value) {
-			return nil, refuse(later.field, "must be left out: it is not served by this version")
-		}
+	if present(d.Budget) {
+		return nil, refuse("budget", "must be left out: it is not served by this version")
 	}
 	def := &flow.Definition{Version: d.Version, Attempts: flow.DefaultAttempts, Topic: topic}
 	if err := d.rules(def); err != nil {
+		return nil, err
+	}
+	if err := d.trigger(def); err != nil {
 		return nil, err
 	}
 	if d.MaxAttempts != nil {
@@ -77,7 +75,7 @@ func (d *Declaration) topic() (string, error) {
 	for _, beside := range []struct {
 		policy   string
 		declared bool
-	}{{"limit", d.Limit != nil}, {"rate", d.Rate != nil}, {"trigger", present(d.Trigger)}} {
+	}{{"limit", d.Limit != nil}, {"rate", d.Rate != nil}, {"trigger", d.Trigger != nil}} {
 		if beside.declared {
 			return "", flow.CheckUnbound(beside.policy)
 		}
@@ -134,6 +132,56 @@ func (d *Declaration) rules(def *flow.Definition) error {
 	return nil
 }
 
+// trigger fills in what makes runs of events, and what that asks of the gates (P74).
+func (d *Declaration) trigger(def *flow.Definition) error {
+	t := d.Trigger
+	switch {
+	case t == nil:
+		return nil
+	case (t.Collect == nil) == (t.Debounce == nil):
+		return refuse("trigger", "must hold one of collect and debounce")
+	}
+	var err error
+	if t.Collect != nil {
+		def.Trigger, err = t.Collect.policy()
+	} else {
+		def.Trigger, err = t.Debounce.policy()
+	}
+	if err != nil {
+		return err
+	}
+	return flow.CheckTriggered(def.Rules)
+}
+
+func (c *Collect) policy() (*flow.Trigger, error) {
+	p := flow.Collect{Key: c.Key.Source(), MaxEvents: c.MaxEvents, Window: spanOf(c.WindowSeconds)}
+	if c.MaxBytes != nil {
+		if p.MaxBytes = *c.MaxBytes; p.MaxBytes == 0 {
+			p.MaxBytes = -1 // what means "never" is said by leaving it out
+		}
+	}
+	return flow.TriggerOfCollect(p), p.Validate("trigger.collect")
+}
+
+func (d *Debounce) policy() (*flow.Trigger, error) {
+	p := flow.Debounce{Key: d.Key.Source(), Window: spanOf(d.WindowSeconds)}
+	if s := d.MaxWaitSeconds; s != nil && *s != 0 {
+		if p.MaxWait = spanOf(*s); p.MaxWait == 0 {
+			p.MaxWait = -1
+		}
+	}
+	return flow.TriggerOfDebounce(p), p.Validate("trigger.debounce")
+}
+
+// spanOf is a number of seconds as a span, and -1 for what is none.
+func spanOf(seconds float64) flow.Span {
+	ns := math.Round(seconds * float64(flow.Second))
+	if !(ns >= 0 && ns <= math.MaxInt64/2) {
+		return -1
+	}
+	return flow.Span(ns)
+}
+
 type bounds struct{ least, most, byDefault flow.Span }
 
 func span(field string, seconds *float64, b bounds) (flow.Span, error) {
@@ -166,6 +214,23 @@ func PoliciesOf(def *flow.Definition) (l *Limit, r *Rate) {
 		}
 	}
 	return l, r
+}
+
+// TriggerOf is the declared trigger of a definition, read back; nil without one.
+func TriggerOf(def *flow.Definition) *Trigger {
+	t := def.Trigger
+	if t == nil {
+		return nil
+	}
+	if t.Kind == flow.TriggerDebounce {
+		wait := Seconds(t.MaxWait)
+		return &Trigger{Debounce: &Debounce{Key: KeyOf(t.Key), WindowSeconds: Seconds(t.Window), MaxWaitSeconds: &wait}}
+	}
+	c := &Collect{Key: KeyOf(t.Key), MaxEvents: t.MaxEvents, WindowSeconds: Seconds(t.Window)}
+	if t.MaxBytes != 0 {
+		c.MaxBytes = &t.MaxBytes
+	}
+	return &Trigger{Collect: c}
 }
 
 // KafkaOf is the Kafka topic of a definition, read back; nil without one.

@@ -20,7 +20,7 @@ func TestP40KafkaDeclarations(t *testing.T) {
 	for field, d := range map[string]wire.Declaration{
 		"limit":   {Kafka: topic, Limit: limit},
 		"rate":    {Kafka: topic, Rate: rate},
-		"trigger": {Kafka: topic, Trigger: json.RawMessage(`{"debounce":{"key":"k","window_seconds":1}}`)},
+		"trigger": {Kafka: topic, Trigger: &wire.Trigger{Debounce: &wire.Debounce{Key: wire.Key{Name: "k"}, WindowSeconds: 1}}},
 	} {
 		got := fieldOf(t, d)
 		if got.Field != field || !strings.Contains(got.Want, "max_concurrency") || !strings.Contains(got.Want, "partitions") {
@@ -45,7 +45,7 @@ func fieldOf(t *testing.T, d wire.Declaration) *flow.FieldError {
 	_, err := d.Definition("w")
 	f, ok := errors.AsType[*flow.FieldError](err)
 	if !ok || !errors.Is(err, flow.ErrConfiguration) {
-		t.Fatalf("%s gives error %v, want a refused field", d.Kafka, err)
+		t.Fatalf("%+v gives error %v, want a refused field", d, err)
 	}
 	return f
 }

@@ -48,6 +48,7 @@ const (
 	CodeStepConflict    = "step_conflict"
 	CodeHistoryTooLarge = "history_too_large"
 	CodeUnknownSchedule = "unknown_schedule"
+	CodeBufferFull      = "buffer_full"
 	CodeOverloaded      = "overloaded"
 	CodeArchiveBehind   = "archive_behind"
 	CodeNotReady        = "not_ready"

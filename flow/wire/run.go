@@ -157,6 +157,17 @@ type KeyView struct {
 	Queued         int64      `json:"queued"`
 	OldestWaitMS   *int64     `json:"oldest_wait_ms"`
 	BufferedEvents int64      `json:"buffered_events"`
+	Batch          *OpenBatch `json:"batch"` // the events that are gathered; null when there are none
+}
+
+// OpenBatch is a batch that no run is made of yet.
+type OpenBatch struct {
+	RunID    string `json:"run_id"` // of the run that it will be
+	Events   int64  `json:"events"`
+	Bytes    int64  `json:"bytes"`
+	OpenedAt int64  `json:"opened_at"`
+	FiresAt  int64  `json:"fires_at"` // its deadline; later when no worker is alive then
+	Due      bool   `json:"due"`      // the deadline has passed, and a worker is waited for
 }
 
 // RateState is a bucket as it stands now.

@@ -39,7 +39,7 @@ type path struct {
 
 type operation struct {
 	id        string
-	request   *jsonschema.Schema
+	requests  map[string]*jsonschema.Schema            // media type
 	responses map[string]map[string]*jsonschema.Schema // status or "default" -> media type
 }
 
@@ -148,7 +148,7 @@ func (c *compiler) operation(at string, raw json.RawMessage) (*operation, error)
 		if err != nil {
 			return nil, err
 		}
-		op.request = byType[wire.ContentJSON]
+		op.requests = byType
 	}
 	for status, response := range o.Responses {
 		byType, err := c.content(pointer(at, "responses", status), response)
@@ -213,6 +213,7 @@ type Exchange struct {
 	Method      string
 	Path        string // percent-encoded, without the query
 	Request     []byte // the body; not looked at when the request was refused
+	RequestType string // its Content-Type
 	Status      int
 	ContentType string
 	Body        []byte
@@ -235,18 +236,28 @@ func (c *Checker) Check(e Exchange) error {
 	if e.Method == http.MethodHead {
 		return nil
 	}
-	if err := validate(schema, e.Body); err != nil {
+	if err := validate(schema, e.ContentType, e.Body); err != nil {
 		return fmt.Errorf("%s: the body of %d: %w", op.id, e.Status, err)
 	}
 	if e.ContentType == wire.ContentProblem {
 		return c.checkProblem(e)
 	}
-	if e.Status < 400 && op.request != nil && len(e.Request) > 0 {
-		if err := validate(op.request, e.Request); err != nil {
+	if e.Status < 400 && len(e.Request) > 0 {
+		if err := validate(op.request(e.RequestType), e.RequestType, e.Request); err != nil {
 			return fmt.Errorf("%s: a request was taken that isn't allowed: %w", op.id, err)
 		}
 	}
 	return nil
+}
+
+// request is the schema of a body of a type. A type that the document doesn't have is JSON
+// under another name: that of a form, or of the data of an event.
+func (o *operation) request(contentType string) *jsonschema.Schema {
+	mediaType, _, err := mime.ParseMediaType(contentType)
+	if schema, ok := o.requests[mediaType]; ok && err == nil {
+		return schema
+	}
+	return o.requests[wire.ContentJSON]
 }
 
 // answer is the schema of the answer's body; nil for text that has none to check.
@@ -272,6 +283,12 @@ func (o *operation) answer(e Exchange) (*jsonschema.Schema, error) {
 	return schema, nil
 }
 
+// isLines says whether a schema is that of each line of a body.
+func isLines(contentType string) bool {
+	mediaType, _, err := mime.ParseMediaType(contentType)
+	return err == nil && (strings.HasSuffix(mediaType, "ndjson") || strings.Contains(mediaType, "jsonl"))
+}
+
 // checkProblem holds a refusal against the shape of problems, wherever it came from.
 func (c *Checker) checkProblem(e Exchange) error {
 	if e.ContentType != wire.ContentProblem {
@@ -280,7 +297,7 @@ func (c *Checker) checkProblem(e Exchange) error {
 	if e.Method == http.MethodHead {
 		return nil
 	}
-	if err := validate(c.problem, e.Body); err != nil {
+	if err := validate(c.problem, e.ContentType, e.Body); err != nil {
 		return fmt.Errorf("%s %s: the problem of %d: %w", e.Method, e.Path, e.Status, err)
 	}
 	var p wire.Problem
@@ -293,8 +310,16 @@ func (c *Checker) checkProblem(e Exchange) error {
 	return nil
 }
 
-func validate(s *jsonschema.Schema, body []byte) error {
-	if s == nil {
+func validate(s *jsonschema.Schema, contentType string, body []byte) error {
+	switch {
+	case s == nil:
+		return nil
+	case isLines(contentType):
+		for line := range bytes.Lines(body) {
+			if err := validate(s, wire.ContentJSON, line); err != nil {
+				return err
+			}
+		}
 		return nil
 	}
 	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(body))

@@ -42,7 +42,7 @@ func (f *follower) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, fmt.Errorf("read the answer's body: %w", err)
 	}
 	err = f.checker.Check(Exchange{
-		Method: r.Method, Path: r.URL.EscapedPath(), Request: sent,
+		Method: r.Method, Path: r.URL.EscapedPath(), Request: sent, RequestType: r.Header.Get("Content-Type"),
 		Status: resp.StatusCode, ContentType: resp.Header.Get("Content-Type"), Body: got,
 	})
 	if err != nil {
@@ -77,7 +77,7 @@ func (c *Checker) Handler(h http.Handler, report Report) http.Handler {
 		rec := httptest.NewRecorder()
 		h.ServeHTTP(rec, r)
 		err := c.Check(Exchange{
-			Method: r.Method, Path: r.URL.EscapedPath(), Request: sent.Bytes(),
+			Method: r.Method, Path: r.URL.EscapedPath(), Request: sent.Bytes(), RequestType: r.Header.Get("Content-Type"),
 			Status: rec.Code, ContentType: rec.Header().Get("Content-Type"), Body: rec.Body.Bytes(),
 		})
 		if err != nil && r.Context().Err() == nil {

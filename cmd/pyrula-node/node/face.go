@@ -69,6 +69,20 @@ func (o observer) RunFinished(workflow string, status flow.Status, took flow.Spa
 	}
 }
 
+// Events implements actors.Observer.
+func (o observer) Events(workflow string, n actors.EventCount) {
+	o.metrics.EventsCame(workflow, n.Taken, n.Repeated, n.Refused)
+}
+
+// BatchFired implements actors.Observer.
+func (o observer) BatchFired(b actors.BatchFired) {
+	if b.Cause == actors.CauseTime {
+		o.metrics.BatchTimed(b.Workflow, time.Duration(b.Late))
+		return
+	}
+	o.metrics.BatchFilled(b.Workflow)
+}
+
 // gaugeTimeout bounds a scrape's look at the shards.
 const gaugeTimeout = time.Second
 
@@ -97,6 +111,10 @@ func (n *Node) gauges() transport.Stats {
 		}
 		out.OldestWait = append(out.OldestWait, transport.WorkflowOf{Workflow: name, N: time.Duration(w.Oldest).Seconds()})
 		out.WorkerCredit = append(out.WorkerCredit, transport.WorkflowOf{Workflow: name, N: float64(w.Credit)})
+		out.Events = append(out.Events, transport.WorkflowOf{Workflow: name, N: float64(w.Events)})
+		out.Batches = append(out.Batches,
+			transport.BatchCount{Workflow: name, State: "gathering", N: w.Batches - w.Due},
+			transport.BatchCount{Workflow: name, State: "due", N: w.Due})
 		if w.Limit != "" {
 			out.Slots = append(out.Slots, transport.LimitCount{Workflow: name, Limit: w.Limit, Slots: w.Slots, Used: w.Used})
 		}

@@ -1,0 +1,183 @@
+package actors
+
+import (
+	"github.com/pyrula/pyrula-node/flow"
+	"github.com/pyrula/pyrula-node/runactor"
+)
+
+// maxFires bounds the batches that one message to a shard fires (R5); the rest follows in
+// the next one.
+const maxFires = 64
+
+// Cause says why a batch became a run.
+type Cause uint8
+
+// The causes.
+const (
+	CauseFull Cause = iota + 1 // it had as many events or bytes as were declared
+	CauseTime                  // its deadline had passed
+)
+
+// EventCount is what became of some events.
+type EventCount struct{ Taken, Repeated, Refused int }
+
+// fireMsg fires the batches of a workflow that waited for a worker.
+type fireMsg struct{ workflow string }
+
+// dueBatches are the keys whose batch is due while no worker is alive, by workflow. They are
+// found again when ownership is taken.
+type dueBatches map[string][]*keySlot
+
+// tendBatch fires the open batch of a key if its deadline has come and a worker is alive
+// for it (P38, P72, R12). Until then the key costs one entry of the shard's timer heap, and
+// without a worker not even that.
+func (s *shard) tendBatch(slot *keySlot) {
+	at, due, open := slot.key.BatchDeadline()
+	if !open {
+		return
+	}
+	if wait := s.time.until(at); wait > 0 && !due {
+		s.timers.armKey(slot, s.now.Add(wait))
+		return
+	}
+	if wait := s.refusesRuns(); wait != 0 {
+		s.timers.armKey(slot, s.now.Add(wait)) // it isn't lost: it will be late
+		return
+	}
+	// The wall has reached the deadline; it isn't read again, since it may step.
+	in := flow.Input{Kind: flow.InBatchTick, Fields: flow.Fields{Key: slot.id, Before: at.At}}
+	if def := s.announced.firing(slot.id.Workflow, s.time.mono); def != nil {
+		in.Stamp, in.Order = batchStamp(def, slot.id.Value), s.nextOrder()
+	} else {
+		s.awaitWorker(slot)
+	}
+	s.mark(slot)
+	s.out.Reset()
+	slot.key.Step(s.now, &in, &s.out)
+	s.tellFired(slot, CauseTime)
+	s.take()
+}
+
+// refusesRuns says for how long a run that time makes has to wait because the node takes
+// none now; zero when it does.
+func (s *shard) refusesRuns() flow.Span {
+	switch {
+	case s.node.serving() != nil:
+		return startingRetry
+	case s.node.takesNewWork() != nil || s.node.roomForRuns(1) != nil:
+		return refusedRetry
+	}
+	return 0
+}
+
+// firing is the declaration in whose name a batch of the workflow is fired: the newest
+// that a live worker serves and that has a trigger, else the newest that is served.
+func (a announced) firing(workflow string, now flow.Span) *flow.Definition {
+	triggered := func(d *flow.Definition) bool { return d.Trigger != nil }
+	if def := a.bestOf(workflow, now, triggered); def != nil {
+		return def
+	}
+	return a.best(workflow, now)
+}
+
+// batchStamp is the stamp of a batch that is fired for a worker (P73). A declaration that
+// takes no events may have gates that aren't keyed on the batch's key: then the run has
+// unknown gates, and is handed on to those when it is claimed.
+func batchStamp(def *flow.Definition, key string) *flow.Stamp {
+	if flow.CheckTriggered(def.Rules) != nil {
+		return &flow.Stamp{Unknown: true}
+	}
+	return def.StampBatch(key)
+}
+
+// awaitWorker notes a key whose batch is due, once.
+func (s *shard) awaitWorker(slot *keySlot) {
+	if slot.awaits {
+		return
+	}
+	slot.awaits = true
+	if s.due == nil {
+		s.due = make(dueBatches)
+	}
+	s.due[slot.id.Workflow] = append(s.due[slot.id.Workflow], slot)
+}
+
+// fireDue fires batches that waited for a worker, some at a time.
+func (s *shard) fireDue(m fireMsg) {
+	if s.announced.firing(m.workflow, s.time.mono) == nil {
+		return
+	}
+	list := s.due[m.workflow]
+	n := min(len(list), maxFires)
+	s.due[m.workflow] = list[n:]
+	for _, slot := range list[:n] {
+		slot.awaits = false
+		if s.st.keys[slot.id] == slot {
+			s.tendBatch(slot)
+		}
+	}
+	if len(s.due[m.workflow]) == 0 {
+		delete(s.due, m.workflow)
+		return
+	}
+	s.pending.push(m)
+}
+
+// resumeBatch finds a batch again that was due before, for a new owner.
+func (s *shard) resumeBatch(slot *keySlot) {
+	slot.awaits = false
+	if _, due, _ := slot.key.BatchDeadline(); due {
+		s.awaitWorker(slot)
+	}
+}
+
+// tellFired tells the Observer of the batches that a step has cut, before they are gone.
+func (s *shard) tellFired(slot *keySlot, cause Cause) {
+	if s.node.cfg.Observer == nil {
+		return
+	}
+	deadline, _, _ := slot.key.BatchDeadline()
+	for i := range s.out.Records {
+		r := &s.out.Records[i]
+		if r.Kind != flow.RecBatchCut {
+			continue
+		}
+		fired := BatchFired{Workflow: slot.id.Workflow, Cause: cause, Events: int64(r.Number)}
+		if cause == CauseTime {
+			fired.Late = s.now.Sub(deadline.At)
+		}
+		s.node.cfg.Observer.BatchFired(fired)
+	}
+}
+
+// BatchFired is a batch that became a run.
+type BatchFired struct {
+	Workflow string
+	Cause    Cause
+	Events   int64
+	Late     flow.Span // since the deadline, for a fire that came from time
+}
+
+// applyCut makes the run of a batch that is cut: its parameters are the buffer (P67).
+func (st *state) applyCut(rec *flow.Record) touched {
+	slot := st.touchKey(rec.Key)
+	params, ids, open := slot.key.Batch()
+	if !open {
+		panic("a batch is cut that isn't open: " + rec.Key.String())
+	}
+	for _, id := range ids {
+		run := flow.RunID{}
+		if id == rec.IdempotencyKey {
+			run = rec.Run
+		}
+		st.cutEvents.remember(eventID{slot.id, id}, run, rec.At)
+	}
+	for len(st.cutEvents.runs) > maxCutEvents {
+		st.cutEvents.drop()
+	}
+	slot.key.Apply(rec)
+	return st.applyRun(&flow.Record{Kind: flow.RecSubmitted, At: rec.At, Fields: flow.Fields{
+		Run: rec.Run, Order: rec.Order, Workflow: slot.id.Workflow, Payload: params, Stamp: rec.Stamp,
+		Trigger: runactor.TriggerEvents,
+	}})
+}
