@@ -23,7 +23,7 @@ func KeyText(raw []byte) (string, error) {
 	case gjson.Null:
 		return "", nil
 	case gjson.String:
-		if strings.ContainsRune(v.Str, utf8.RuneError) && !namesRuneError(v.Raw) {
+		if strings.ContainsRune(v.Str, utf8.RuneError) && !wholeText(v.Raw) {
 			return "", Invalid("params", "must be whole Unicode text where it is a key: a half of a surrogate pair is no character")
 		}
 		return v.Str, nil
@@ -38,10 +38,32 @@ func KeyText(raw []byte) (string, error) {
 	}
 }
 
-// namesRuneError says that a JSON string really holds U+FFFD, which decoding also
-// puts in place of what is no character.
-func namesRuneError(raw string) bool {
-	return strings.ContainsRune(raw, utf8.RuneError) || strings.Contains(strings.ToLower(raw), `\ufffd`)
+// wholeText says whether no escape in a JSON string is half of a surrogate pair, which
+// decoding replaces by U+FFFD: then two values would share one text.
+func wholeText(raw string) bool {
+	half := rune(0) // a high half that waits for its low one
+	for i := 0; i < len(raw); i++ {
+		unit := rune(0)
+		if raw[i] == '\\' && i+1 < len(raw) {
+			i++
+			if raw[i] == 'u' && i+4 < len(raw) {
+				n, err := strconv.ParseUint(raw[i+1:i+5], 16, 16)
+				if err != nil {
+					return false
+				}
+				unit = rune(n)
+				i += 4
+			}
+		}
+		low := unit >= 0xDC00 && unit < 0xE000
+		if low != (half != 0) {
+			return false
+		}
+		if half = 0; unit >= 0xD800 && unit < 0xDC00 {
+			half = unit
+		}
+	}
+	return half == 0
 }
 
 // numberText keeps the digits of a plain integer, however long, and brings every
