@@ -1,6 +1,7 @@
 package actors_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -177,18 +178,20 @@ func TestR16WaitingClaimKeepsItsWorkerAlive(t *testing.T) {
 	ofLiveness(t, func(l *liveness) {
 		for _, withdrawn := range []bool{false, true} {
 			began := l.now()
+			ctx, withdraw := context.WithCancel(l.Context())
 			worker, c := claimOf("sync", "2", 1, wait)
-			poll := l.claimingAs(worker, c)
+			c.Worker = worker
+			poll := begin(func() (wire.Claimed, error) { return l.Claim(ctx, c) })
 			for range 9 {
 				l.pass(11 * time.Second)
 				l.served("2", fmt.Sprint(l.now()-began, " after the claim"))
 			}
 			if withdrawn {
-				l.kill()
-				l.life = l.Context()
+				withdraw()
 				<-poll.done
 			} else {
 				await(l.world, poll)
+				withdraw()
 			}
 			for range 2 {
 				l.pass(14 * time.Second)

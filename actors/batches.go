@@ -1,6 +1,9 @@
 package actors
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/pyrula/pyrula-node/flow"
 	"github.com/pyrula/pyrula-node/runactor"
 )
@@ -24,32 +27,27 @@ type EventCount struct{ Taken, Repeated, Refused int }
 // fireMsg fires the batches of a workflow that waited for a worker.
 type fireMsg struct{ workflow string }
 
-// dueBatches are the keys whose batch is due while no worker is alive, by workflow. They are
-// found again when ownership is taken.
+// dueBatches are the keys whose batch is due and waits, for a worker or for a node that
+// takes new runs, by workflow. They are found again when ownership is taken.
 type dueBatches map[string][]*keySlot
 
 // tendBatch fires the open batch of a key if its deadline has come and a worker is alive
-// for it (P38, P72, R12). Until then the key costs one entry of the shard's timer heap, and
-// without a worker not even that.
+// for it (P38, P72, R12). Until then the key costs one entry of the shard's timer heap;
+// while it waits beyond that, not even that.
 func (s *shard) tendBatch(slot *keySlot) {
 	at, due, open := slot.key.BatchDeadline()
-	if !open {
-		return
+	if !open || (at > s.now && !due) {
+		return // its timer follows
 	}
-	if wait := s.time.until(at); wait > 0 && !due {
-		s.timers.armKey(slot, s.now.Add(wait))
+	in := flow.Input{Kind: flow.InBatchTick, Fields: flow.Fields{Key: slot.id}}
+	if def := s.announced.firing(slot.id.Workflow, s.time.mono); def == nil {
+		s.await(slot)
+	} else if wait := s.refusesRuns(); wait != 0 {
+		s.await(slot) // it isn't lost: it will be late
+		s.fireLater(wait)
 		return
-	}
-	if wait := s.refusesRuns(); wait != 0 {
-		s.timers.armKey(slot, s.now.Add(wait)) // it isn't lost: it will be late
-		return
-	}
-	// The wall has reached the deadline; it isn't read again, since it may step.
-	in := flow.Input{Kind: flow.InBatchTick, Fields: flow.Fields{Key: slot.id, Before: at.At}}
-	if def := s.announced.firing(slot.id.Workflow, s.time.mono); def != nil {
-		in.Stamp, in.Order = batchStamp(def, slot.id.Value), s.nextOrder()
 	} else {
-		s.awaitWorker(slot)
+		in.Stamp, in.Order = batchStamp(def, slot.id.Value), s.nextOrder()
 	}
 	s.mark(slot)
 	s.out.Reset()
@@ -90,8 +88,8 @@ func batchStamp(def *flow.Definition, key string) *flow.Stamp {
 	return def.StampBatch(key)
 }
 
-// awaitWorker notes a key whose batch is due, once.
-func (s *shard) awaitWorker(slot *keySlot) {
+// await notes a key whose batch is due and waits, once.
+func (s *shard) await(slot *keySlot) {
 	if slot.awaits {
 		return
 	}
@@ -102,12 +100,16 @@ func (s *shard) awaitWorker(slot *keySlot) {
 	s.due[slot.id.Workflow] = append(s.due[slot.id.Workflow], slot)
 }
 
-// fireDue fires batches that waited for a worker, some at a time.
+// fireDue fires batches that waited, some at a time.
 func (s *shard) fireDue(m fireMsg) {
-	if s.announced.firing(m.workflow, s.time.mono) == nil {
+	list := s.due[m.workflow]
+	if len(list) == 0 || s.announced.firing(m.workflow, s.time.mono) == nil {
 		return
 	}
-	list := s.due[m.workflow]
+	if wait := s.refusesRuns(); wait != 0 {
+		s.fireLater(wait)
+		return
+	}
 	n := min(len(list), maxFires)
 	s.due[m.workflow] = list[n:]
 	for _, slot := range list[:n] {
@@ -120,14 +122,32 @@ func (s *shard) fireDue(m fireMsg) {
 		delete(s.due, m.workflow)
 		return
 	}
-	s.pending.push(m)
+	s.box.tell(m)
+}
+
+// fireLater has all that waits looked at again: one timer for the shard.
+func (s *shard) fireLater(wait flow.Span) {
+	if at := s.now.Add(wait); s.fireAt == 0 || at < s.fireAt {
+		s.fireAt = at
+	}
+}
+
+// fireAgain looks at all that waits, if it is time.
+func (s *shard) fireAgain() {
+	if s.fireAt == 0 || s.fireAt > s.now {
+		return
+	}
+	s.fireAt = 0
+	for _, workflow := range slices.Sorted(maps.Keys(s.due)) {
+		s.box.tell(fireMsg{workflow})
+	}
 }
 
 // resumeBatch finds a batch again that was due before, for a new owner.
 func (s *shard) resumeBatch(slot *keySlot) {
 	slot.awaits = false
 	if _, due, _ := slot.key.BatchDeadline(); due {
-		s.awaitWorker(slot)
+		s.await(slot)
 	}
 }
 
@@ -144,7 +164,7 @@ func (s *shard) tellFired(slot *keySlot, cause Cause) {
 		}
 		fired := BatchFired{Workflow: slot.id.Workflow, Cause: cause, Events: int64(r.Number)}
 		if cause == CauseTime {
-			fired.Late = s.now.Sub(deadline.At)
+			fired.Late = s.now.Sub(deadline)
 		}
 		s.node.cfg.Observer.BatchFired(fired)
 	}

@@ -2,7 +2,6 @@ package actors
 
 import (
 	"context"
-	"runtime"
 
 	"github.com/pyrula/pyrula-node/flow"
 	"github.com/pyrula/pyrula-node/persistence/engine"
@@ -98,12 +97,3 @@ const MaxCutEvents = maxCutEvents
 
 // NewWork is the new work that waits for a shard.
 func NewWork(n *Node, id engine.ShardID) int64 { return n.shards[id].newWork.Load() }
-
-// LiveHeap is the heap in use after a collection.
-func LiveHeap() uint64 {
-	var m runtime.MemStats
-	runtime.GC()
-	runtime.GC()
-	runtime.ReadMemStats(&m)
-	return m.HeapAlloc
-}

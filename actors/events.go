@@ -193,7 +193,7 @@ func (s *shard) takeEvent(def *flow.Definition, a *keyedEvent) (got arrived, rep
 	if t.Kind == flow.TriggerDebounce {
 		in.Flags, in.Backoff = flow.FlagDebounce, t.MaxWait
 	}
-	if _, _, open := slot.key.BatchDeadline(); !open || t.MaxBytes != 0 {
+	if slot.key.Opens(&in) {
 		in.Run = flow.NewRunID(s.node.cfg.Clock.Wall(), id.Partition(), s.node.cfg.Entropy())
 	}
 	s.out.Reset()

@@ -133,7 +133,7 @@ func (s *shard) sweep(m sweepMsg) {
 		}
 	}
 	if m.seat < len(seats) {
-		s.pending.push(m)
+		s.box.tell(m) // others have their turn before it
 	}
 }
 

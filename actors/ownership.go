@@ -24,7 +24,7 @@ func (s *shard) promote(m promoteMsg) {
 	s.following = make(map[engine.ShardID]uint64)
 	s.gaps = make(map[engine.ShardID]uint64)
 	s.keyAsks = make(map[letterID][]answer)
-	s.retryAt, s.ticking, s.handed, s.announced, s.due = 0, false, 0, nil, nil
+	s.retryAt, s.ticking, s.handed, s.announced, s.due, s.fireAt = 0, false, 0, nil, nil, 0
 	s.owner.Store(true)
 	s.node.promoted(s)
 
@@ -32,7 +32,7 @@ func (s *shard) promote(m promoteMsg) {
 	s.beginTurn()
 	s.write(flow.RecPromoted, flow.Fields{Fence: nextFence(s.st.fence, s.now), Order: s.st.lastSent})
 	for slot := range s.st.runSlab.all() {
-		slot.armed = 0
+		slot.armed = armed{}
 		s.out.Reset()
 		slot.run.Resume(s.now, &s.out)
 		s.take()
@@ -41,7 +41,7 @@ func (s *shard) promote(m promoteMsg) {
 		}
 	}
 	for slot := range s.st.keySlab.all() {
-		slot.armed, slot.dirty, slot.reported, slot.consumed, slot.parked = 0, false, 0, 0, nil
+		slot.armed, slot.dirty, slot.reported, slot.consumed, slot.parked = armed{}, false, 0, 0, nil
 		slot.judged, slot.judgedAsked, slot.resolving = judgement{}, judgement{}, resolving{}
 		s.resumeBatch(slot)
 		s.out.Reset()

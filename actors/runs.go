@@ -207,28 +207,33 @@ type declared struct {
 	changed bool
 }
 
-// tick acts on the deadlines that have come, within the bounds of one input (R5).
-// What is left is due at once, and the timer goes on with it.
+// tick acts on the deadlines that have come, within the bounds of one input (R5). What is
+// left is due at once, and a message to itself goes on with it.
 func (s *shard) tick() {
 	s.ticking = false
 	begin := s.records
 	for items := 0; items < maxTickItems && s.records-begin < maxInputRecords/2 && s.entry.Len() < maxTurnBytes; items++ {
-		t, ok := s.timers.due(s.now)
+		of, ok := s.timers.due(s.now)
 		if !ok {
 			break
 		}
-		switch {
-		case t.run != nil:
-			s.tickRun(t.run)
-		case t.plan != nil:
-			s.tickSchedule(t.plan)
-		default:
-			s.lookAgain(t.key)
+		switch of := of.(type) {
+		case *runSlot:
+			s.tickRun(of)
+		case *scheduleSlot:
+			s.tickSchedule(of)
+		case *keySlot:
+			s.lookAgain(of)
 		}
 		s.deliverLocals()
 	}
 	s.unpark()
 	s.retryMail()
+	s.fireAgain()
+	if at, ok := s.timers.next(); ok && at <= s.now {
+		s.ticking = true // others have their turn before it
+		s.box.tell(tickMsg{})
+	}
 }
 
 func (s *shard) tickRun(slot *runSlot) {
@@ -259,7 +264,7 @@ func (s *shard) setTimer() {
 		return
 	}
 	at, ok := s.timers.next()
-	for _, more := range [...]flow.Instant{s.parked.next(), s.retryAt} {
+	for _, more := range [...]flow.Instant{s.parked.next(), s.retryAt, s.fireAt} {
 		if more != 0 && (!ok || more < at) {
 			at, ok = more, true
 		}

@@ -156,7 +156,7 @@ func (s *shard) armSchedule(slot *scheduleSlot) {
 // resumeSchedules arms every schedule anew, for a new owner.
 func (s *shard) resumeSchedules() {
 	for slot := range s.st.schedules.slab.all() {
-		slot.armed = 0
+		slot.armed = armed{}
 		s.armSchedule(slot)
 	}
 	s.node.schedules.count.Add(int64(len(s.st.schedules.named)))

@@ -32,7 +32,7 @@ type scheduleSlot struct {
 	saved   uint64 // the capture that has it
 
 	// Volatile.
-	armed flow.Instant    // the instant of its entry in the timer heap; zero for none
+	armed armed
 	times *schedule.Times // nil when this machine can't compute them
 }
 
@@ -60,7 +60,7 @@ func (st *state) applySchedule(rec *flow.Record) {
 	if rec.Kind == flow.RecScheduleDropped {
 		st.schedules.slab.remove(slot.seat)
 		delete(st.schedules.named, slot.name)
-		slot.armed = 0 // its timer is void
+		slot.armed = armed{} // its timer is void
 		return
 	}
 	slot.next = rec.Until

@@ -71,6 +71,7 @@ type shard struct {
 	announced announced       // what live workers serve
 	warned    map[string]bool // pairs of gates that were warned of
 	due       dueBatches
+	fireAt    flow.Instant // when those are looked at again although nobody was announced; zero for never
 	news      uint64
 	timers    timers
 	parked    parkingLot

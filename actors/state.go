@@ -38,8 +38,8 @@ type state struct {
 type runSlot struct {
 	run      *runactor.Run
 	seat     int
-	saved    uint64       // the capture that has the run
-	armed    flow.Instant // the instant of its entry in the timer heap; zero for none
+	saved    uint64 // the capture that has the run
+	armed    armed
 	watchers []watcher
 }
 
@@ -54,7 +54,7 @@ type keySlot struct {
 	key         *keyactor.Key
 	seat        int
 	saved       uint64
-	armed       flow.Instant
+	armed       armed
 	dirty       bool        // to be looked at before the turn ends
 	stamp       *flow.Stamp // the last one seen: runs of one stamp share it
 	reported    int64       // what the dispatcher was last told
@@ -169,7 +169,7 @@ func (st *state) forget(id flow.RunID) {
 	}
 	st.runSlab.remove(slot.seat)
 	delete(st.runs, id)
-	slot.armed = 0 // its timer is void
+	slot.armed = armed{} // its timer is void
 }
 
 // share has runs of one key with one stamp keep one copy of it.

@@ -7,53 +7,58 @@ import (
 )
 
 // timers is the one heap of a shard's deadlines. An entity has at most one valid
-// entry, for the instant in its slot's armed field; an entry whose instant isn't
-// that one is stale and skipped. A deadline that moves later leaves its entry
-// alone and is armed again when that comes up, so a heartbeat costs nothing here. Stale
-// entries go when they are the greater part: a far deadline must not keep who has left.
+// entry, whose number stands in the entity's armed field; an entry of another number is
+// stale and skipped. A deadline that moves later leaves its entry alone and is armed
+// again when that comes up, so a heartbeat costs nothing here. Stale entries go when
+// they are the greater part: a far deadline must not keep who has left.
 type timers struct {
 	heap  timerHeap
 	stale int
+	last  uint64 // number of the newest entry
 }
 
 // fewTimers are not worth clearing.
 const fewTimers = 256
 
-type timer struct {
-	at   flow.Instant
-	run  *runSlot
-	key  *keySlot
-	plan *scheduleSlot
+// armed is the valid entry of an entity; the zero value is none.
+type armed struct {
+	at     flow.Instant
+	number uint64
 }
+
+// timer is an entry of a *runSlot, a *keySlot or a *scheduleSlot.
+type timer struct {
+	at     flow.Instant
+	number uint64
+	armed  *armed
+	of     any
+}
+
+func (t timer) valid() bool { return t.armed.number == t.number }
 
 // armRun, armKey and armSchedule enter a deadline unless an earlier entry covers it.
-func (t *timers) armRun(s *runSlot, at flow.Instant) {
-	t.arm(&s.armed, timer{at: at, run: s})
-}
+func (t *timers) armRun(s *runSlot, at flow.Instant) { t.arm(&s.armed, at, s) }
 
-func (t *timers) armKey(s *keySlot, at flow.Instant) {
-	t.arm(&s.armed, timer{at: at, key: s})
-}
+func (t *timers) armKey(s *keySlot, at flow.Instant) { t.arm(&s.armed, at, s) }
 
-func (t *timers) armSchedule(s *scheduleSlot, at flow.Instant) {
-	t.arm(&s.armed, timer{at: at, plan: s})
-}
+func (t *timers) armSchedule(s *scheduleSlot, at flow.Instant) { t.arm(&s.armed, at, s) }
 
-func (t *timers) arm(armed *flow.Instant, entry timer) {
-	if *armed != 0 && entry.at >= *armed {
+func (t *timers) arm(a *armed, at flow.Instant, of any) {
+	if a.number != 0 && at >= a.at {
 		return
 	}
-	t.void(armed)
-	*armed = entry.at
-	heap.Push(&t.heap, entry)
+	t.void(a)
+	t.last++
+	*a = armed{at, t.last}
+	heap.Push(&t.heap, timer{at, t.last, a, of})
 }
 
 // void makes the entry of an entity stale, if it has one.
-func (t *timers) void(armed *flow.Instant) {
-	if *armed == 0 {
+func (t *timers) void(a *armed) {
+	if a.number == 0 {
 		return
 	}
-	*armed = 0
+	*a = armed{}
 	if t.stale++; len(t.heap) < fewTimers || 2*t.stale < len(t.heap) {
 		return
 	}
@@ -80,32 +85,15 @@ func (t *timers) next() (flow.Instant, bool) {
 	return 0, false
 }
 
-// due takes the earliest entry out if it has come.
-func (t *timers) due(now flow.Instant) (timer, bool) {
+// due takes the earliest entry out if it has come, and says whose it is.
+func (t *timers) due(now flow.Instant) (of any, ok bool) {
 	at, ok := t.next()
 	if !ok || at > now {
-		return timer{}, false
+		return nil, false
 	}
 	top := heap.Pop(&t.heap).(timer)
-	switch {
-	case top.run != nil:
-		top.run.armed = 0
-	case top.plan != nil:
-		top.plan.armed = 0
-	default:
-		top.key.armed = 0
-	}
-	return top, true
-}
-
-func (t timer) valid() bool {
-	switch {
-	case t.run != nil:
-		return t.run.armed == t.at
-	case t.plan != nil:
-		return t.plan.armed == t.at
-	}
-	return t.key.armed == t.at
+	*top.armed = armed{}
+	return top.of, true
 }
 
 type timerHeap []timer

@@ -88,9 +88,8 @@ const (
 	// (most events) and Number (most bytes, 0 for none); with FlagDebounce instead
 	// Backoff (the longest wait, 0 for none).
 	InEvent
-	// InBatchTick says that the deadline of the open batch may have come: Key, Before (the
-	// wall clock). With a Stamp, and an Order, the batch is fired; without one no worker is
-	// alive (P72).
+	// InBatchTick says that the deadline of the open batch may have come: Key. With a Stamp,
+	// and an Order, the batch is fired; without one no worker is alive (P72).
 	InBatchTick
 )
 

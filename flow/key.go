@@ -24,7 +24,7 @@ func KeyText(raw []byte) (string, error) {
 		return "", nil
 	case gjson.String:
 		if strings.ContainsRune(v.Str, utf8.RuneError) && !wholeText(v.Raw) {
-			return "", Invalid("params", "must be whole Unicode text where it is a key: a half of a surrogate pair is no character")
+			return "", errHalf
 		}
 		return v.Str, nil
 	case gjson.True:
@@ -34,11 +34,16 @@ func KeyText(raw []byte) (string, error) {
 	case gjson.Number:
 		return numberText(v.Raw)
 	default:
+		if !wholeText(v.Raw) {
+			return "", errHalf
+		}
 		return canonical(raw)
 	}
 }
 
-// wholeText says whether no escape in a JSON string is half of a surrogate pair, which
+var errHalf = Invalid("params", "must be whole Unicode text where it is a key: a half of a surrogate pair is no character")
+
+// wholeText says whether no escape in JSON text is half of a surrogate pair, which
 // decoding replaces by U+FFFD: then two values would share one text.
 func wholeText(raw string) bool {
 	half := rune(0) // a high half that waits for its low one

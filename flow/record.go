@@ -100,7 +100,7 @@ const (
 	// resting. Key (the Rate's), Peer, Run, Order, Interval, Burst, Before.
 	RecTokenBack RecordKind = 38
 	// RecBatchOpened: the first event of a batch is about to be taken. Key, Run (the run
-	// that the batch will be), Until (its deadline, a date).
+	// that the batch will be), Until (its deadline).
 	RecBatchOpened RecordKind = 40
 	// RecEvent: the open batch has another event. Key, Payload, IdempotencyKey (the
 	// event's id), Until (the deadline, if the event moved it).

@@ -8,9 +8,9 @@ import (
 // Bounds of events and of the batches that they are gathered in (R8).
 const (
 	MaxBatchEvents  = 10_000    // events of one batch
-	MaxBatchBytes   = 768 << 10 // of its events
-	MaxEventBytes   = MaxBatchBytes
+	MaxBatchBytes   = 768 << 10 // of its events and their ids
 	MaxEventIDBytes = 512       // the id of an event; of a CloudEvent: source and id
+	MaxEventBytes   = MaxBatchBytes - MaxEventIDBytes
 	MaxWindow       = 366 * Day // a window, a quiet time or a longest wait
 )
 

@@ -14,11 +14,12 @@ import (
 type batch struct {
 	run      flow.RunID // what the batch will be; tells it from earlier ones (R8)
 	opened   flow.Instant
-	deadline flow.Instant // a date
+	deadline flow.Instant
 	due      bool         // the deadline has passed, and no worker was alive
 	count    int64
 	size     int64  // bytes of the events alone
 	events   []byte // with commas between
+	idBytes  int64
 	ids      []string
 	known    map[string]struct{} // ids; never iterated
 }
@@ -31,6 +32,24 @@ func (b *batch) has(id string) bool {
 	return ok
 }
 
+// fits says what becomes of the open batch before an event is taken: it has room, or it is
+// full as declared and is cut first, or neither, and then the event is refused (P70).
+func (b *batch) fits(in *flow.Input) (room, full bool) {
+	if b.count < flow.MaxBatchEvents && b.size+b.idBytes+int64(len(in.Payload)+len(in.IdempotencyKey)) <= flow.MaxBatchBytes {
+		return true, false
+	}
+	return false, !in.Flags.Has(flow.FlagDebounce) && (in.Number != 0 || b.count >= in.Burst)
+}
+
+// Opens says whether an event would open a batch, so that it must bring the id of a run.
+func (k *Key) Opens(in *flow.Input) bool {
+	if k.batch == nil {
+		return true
+	}
+	_, full := k.batch.fits(in)
+	return full
+}
+
 // event takes an event into the open batch, or opens one; what it fills is cut in the
 // same step (P67).
 func (k *Key) event(now flow.Instant, in *flow.Input, out *flow.Out) {
@@ -39,25 +58,29 @@ func (k *Key) event(now flow.Instant, in *flow.Input, out *flow.Out) {
 		e.Flags = flow.FlagRepeat
 		return
 	}
-	cuts := flow.Instant(0)
+	b, cuts := k.batch, flow.Instant(0)
 	cut := func(run flow.RunID, count int64) *flow.Record {
 		r := out.Record(flow.RecBatchCut, now)
 		r.Key, r.Run, r.Order, r.Stamp, r.Number = k.id, run, in.Order+cuts, in.Stamp, uint64(count)
 		cuts++
 		return r
 	}
-	b, size, most := k.batch, int64(len(in.Payload)), int64(in.Number)
-	if b != nil && (b.count >= flow.MaxBatchEvents || b.size+size > flow.MaxBatchBytes) {
-		if in.Flags.Has(flow.FlagDebounce) || (most == 0 && b.count < in.Burst) {
-			out.Err = &flow.BufferFull{Key: k.id, Events: b.count, Bytes: b.size, Room: max(b.deadline.Sub(now), 0)}
+	if b != nil {
+		room, full := b.fits(in)
+		if !room && !full {
+			out.Err = &flow.BufferFull{Key: k.id, Events: b.count, Bytes: b.size + b.idBytes, Room: max(b.deadline.Sub(now), 0)}
 			return
 		}
-		// Full, as declared: the event opens the next one.
-		cut(b.run, b.count)
-		b = nil
+		if full {
+			cut(b.run, b.count)
+			b = nil
+		}
 	}
-	run, count := in.Run, int64(1)
+	run, count, size := in.Run, int64(1), int64(len(in.Payload))
 	if b == nil {
+		if run.IsZero() {
+			k.broken("a batch is opened without an id", run, 0)
+		}
 		r := out.Record(flow.RecBatchOpened, now)
 		r.Key, r.Run, r.Until = k.id, run, firstDeadline(now, in)
 	} else {
@@ -70,7 +93,7 @@ func (k *Key) event(now flow.Instant, in *flow.Input, out *flow.Out) {
 	}
 	e := out.Effect(flow.EffAnswer)
 	e.Flags = flow.FlagOK
-	if !in.Flags.Has(flow.FlagDebounce) && (count >= in.Burst || most != 0 && size >= most) {
+	if most := int64(in.Number); !in.Flags.Has(flow.FlagDebounce) && (count >= in.Burst || most != 0 && size >= most) {
 		e.Run = run
 		cut(run, count).IdempotencyKey = in.IdempotencyKey
 	}
@@ -107,11 +130,11 @@ func quietUntil(now, opened flow.Instant, in *flow.Input) flow.Instant {
 	return at
 }
 
-// batchTick fires the open batch if its deadline has come, by shard time and by the wall
-// (R2). Without a stamp to fire it under it is only marked as due.
+// batchTick fires the open batch if its deadline has come. Without a stamp to fire it under
+// it is only marked as due.
 func (k *Key) batchTick(now flow.Instant, in *flow.Input, out *flow.Out) {
 	b := k.batch
-	if b == nil || (!b.due && (b.deadline > now || b.deadline > in.Before)) {
+	if b == nil || (!b.due && b.deadline > now) {
 		return // a timer of an earlier batch, or of an earlier deadline (P66)
 	}
 	kind := flow.RecBatchCut
@@ -171,6 +194,7 @@ func (b *batch) know(id string) {
 	}
 	b.known[id] = struct{}{}
 	b.ids = append(b.ids, id)
+	b.idBytes += int64(len(id))
 }
 
 // Batch is the open batch as its run will see it, and the ids of its events; ok is false
@@ -182,20 +206,20 @@ func (k *Key) Batch() (params []byte, ids []string, ok bool) {
 	return flow.BatchParams(k.id.Value, k.batch.events, k.batch.count), k.batch.ids, true
 }
 
-// BatchDeadline is when the open batch is to be fired, a date. due says that it has
-// passed, so that only a worker is missing; ok is false when there is no batch.
-func (k *Key) BatchDeadline() (at flow.Deadline, due, ok bool) {
+// BatchDeadline is when the open batch is to be fired. due says that it has passed, so that
+// only a worker is missing; ok is false when there is no batch.
+func (k *Key) BatchDeadline() (at flow.Instant, due, ok bool) {
 	if k.batch == nil {
-		return flow.Deadline{}, false, false
+		return 0, false, false
 	}
-	return flow.Deadline{At: k.batch.deadline, Absolute: true}, k.batch.due, true
+	return k.batch.deadline, k.batch.due, true
 }
 
 // BatchView is an open batch as a reader sees it.
 type BatchView struct {
 	Run      flow.RunID // the run that it will be
 	Events   int64
-	Bytes    int64
+	Bytes    int64 // of the events and their ids
 	Opened   flow.Instant
 	Deadline flow.Instant
 	Due      bool // the deadline has passed, and no worker is alive
@@ -207,7 +231,7 @@ func (k *Key) ViewBatch() BatchView {
 	if b == nil {
 		return BatchView{}
 	}
-	return BatchView{Run: b.run, Events: b.count, Bytes: b.size, Opened: b.opened, Deadline: b.deadline, Due: b.due}
+	return BatchView{Run: b.run, Events: b.count, Bytes: b.size + b.idBytes, Opened: b.opened, Deadline: b.deadline, Due: b.due}
 }
 
 // checkBatch: what is buffered has a deadline and a run to come, stays within its bounds,
@@ -217,20 +241,24 @@ func (k *Key) checkBatch() error {
 	if b == nil {
 		return nil
 	}
-	count, size := int64(0), int64(0)
-	list := gjson.Parse("[" + string(b.events) + "]")
-	list.ForEach(func(_, event gjson.Result) bool {
-		count++
-		return event.IsObject()
+	count, ids := int64(0), int64(0)
+	gjson.Parse("[" + string(b.events) + "]").ForEach(func(_, event gjson.Result) bool {
+		if event.IsObject() {
+			count++
+		}
+		return true
 	})
-	size = int64(len(b.events)) - max(b.count-1, 0)
+	for _, id := range b.ids {
+		ids += int64(len(id))
+	}
+	size := int64(len(b.events)) - max(b.count-1, 0)
 	switch {
 	case b.run.IsZero() || b.deadline <= 0 || b.opened <= 0:
 		return fmt.Errorf("the batch of run %v has no run, no beginning or no deadline", b.run)
 	case count != b.count || b.count < 1 || b.count > flow.MaxBatchEvents:
 		return fmt.Errorf("the batch of run %v has %d events and counts %d", b.run, count, b.count)
-	case size != b.size || size > flow.MaxBatchBytes:
-		return fmt.Errorf("the batch of run %v has %d bytes and counts %d", b.run, size, b.size)
+	case size != b.size || ids != b.idBytes || size+ids > flow.MaxBatchBytes:
+		return fmt.Errorf("the batch of run %v has %d and %d bytes and counts %d and %d", b.run, size, ids, b.size, b.idBytes)
 	case len(b.ids) != len(b.known) || int64(len(b.ids)) > b.count:
 		return fmt.Errorf("the batch of run %v lists %d ids and knows %d", b.run, len(b.ids), len(b.known))
 	case slices.ContainsFunc(b.ids, func(id string) bool { return !b.has(id) }):

@@ -63,7 +63,7 @@ func BenchmarkEvent(b *testing.B) {
 func BenchmarkCut(b *testing.B) {
 	g := newGatherer(1_000, 100)
 	full := *g.key.batch
-	tick := flow.Input{Kind: flow.InBatchTick, Fields: flow.Fields{Key: g.key.id, Before: flow.MaxInstant, Stamp: g.in.Stamp}}
+	tick := flow.Input{Kind: flow.InBatchTick, Fields: flow.Fields{Key: g.key.id, Stamp: g.in.Stamp}}
 	g.now = g.now.Add(flow.Hour)
 	b.ReportAllocs()
 	for b.Loop() {

@@ -22,14 +22,14 @@ const (
 
 // race plays one order from just before the deadline of a batch that has one event. What
 // comes of each step is judged by the ledger, which knows no order.
-func race(t *testing.T, def *flow.Definition, skew flow.Span, order string) *world {
+func race(t *testing.T, def *flow.Definition, order string) *world {
 	t.Helper()
 	w := testWorld(t)
-	w.def, w.skew = def, skew
+	w.def = def
 	fail := w.fail
 	w.fail = func(format string, args ...any) {
 		t.Helper()
-		t.Logf("order %q, wall ahead by %d, declared %+v", order, skew, *def.Trigger)
+		t.Logf("order %q, declared %+v", order, *def.Trigger)
 		fail(format, args...)
 	}
 	n := eventsAtFirst
@@ -88,22 +88,18 @@ func TestS80_P66_P67_P68_P72_P33_P34EveryOrder(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		def  *flow.Definition
-		skew flow.Span
 	}{
-		{"collect 1", collect(1, second, 0), 0},
-		{"collect 2", collect(2, second, 0), 0},
-		{"collect 3", collect(3, second, 0), 0},
-		{"collect 18 bytes", collect(9, second, 18), 0},
-		{"collect 3, wall behind", collect(3, second, 0), -1},
-		{"collect 3, wall ahead", collect(3, second, 0), 1},
-		{"debounce", debounce(2, 0), 0},
-		{"debounce, wall behind", debounce(2, 0), -2},
-		{"longest wait", debounce(2, 3), 0},
-		{"longest wait is the window", debounce(2, 2), 0},
+		{"collect 1", collect(1, second, 0)},
+		{"collect 2", collect(2, second, 0)},
+		{"collect 3", collect(3, second, 0)},
+		{"collect 18 bytes", collect(9, second, 18)},
+		{"debounce", debounce(2, 0)},
+		{"longest wait", debounce(2, 3)},
+		{"longest wait is the window", debounce(2, 2)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for _, order := range orders(raceLength) {
-				race(t, c.def, c.skew, order).end(t, order)
+				race(t, c.def, order).end(t, order)
 			}
 		})
 	}
@@ -116,11 +112,11 @@ func TestS80_P68LateEvent(t *testing.T) {
 		"+et": "[1 2]", "+te": "[1]", "e+t": "[1 2]", "te+": "", "+ete": "[1 2]", "ee+t": "[1 2 3]", "+tet": "[1]",
 		"+n+et": "[1 2]", // late, since no worker was alive
 	} {
-		w := race(t, collect(9, second, 0), 0, order)
+		w := race(t, collect(9, second, 0), order)
 		wantBatches(t, w, keyX, want)
 	}
 	for order, want := range map[string]string{"ee+t": "[1 2 3]", "ee+te": "[1 2 3]", "e+et": "[1 2 3]", "e+tee": "[1 2]", "+tee": "[1]"} {
-		w := race(t, collect(3, second, 0), 0, order)
+		w := race(t, collect(3, second, 0), order)
 		wantBatches(t, w, keyX, want)
 	}
 }

@@ -3,7 +3,6 @@ package keyactor
 import (
 	"errors"
 	"fmt"
-	"math"
 	"testing"
 
 	"github.com/pyrula/pyrula-node/flow"
@@ -133,7 +132,8 @@ func TestP33CutBeforeTheEvent(t *testing.T) {
 		filled bool
 	}{
 		{flow.MaxBatchBytes, 400 << 10, "[a]", false},
-		{flow.MaxBatchBytes, flow.MaxBatchBytes, "[a] [b]", true},
+		{flow.MaxBatchBytes - 2, flow.MaxBatchBytes - 2, "[a] [b]", true},
+		{flow.MaxBatchBytes, flow.MaxBatchBytes - 2, "[a]", false}, // ids count for the bound, not for max_bytes
 		{700 << 10, 700 << 10, "[a] [b]", true},
 		{700 << 10, 700<<10 - 1, "[a]", false},
 	} {
@@ -169,7 +169,9 @@ func TestS78_P70Bounds(t *testing.T) {
 		w := testWorld(t)
 		w.def = def
 		mustSend(t, w, keyX, padded("a", 9), "i")
-		mustSend(t, w, keyX, padded("b", flow.MaxBatchBytes-9), "")
+		refused(t, w, keyX, padded("b", flow.MaxBatchBytes-9), "") // the id counts too
+		refused(t, w, keyX, padded("b", flow.MaxBatchBytes-11), "bb")
+		mustSend(t, w, keyX, padded("b", flow.MaxBatchBytes-11), "b")
 		before := w.live.key(keyX).Fingerprint()
 		w.advance(w.now.Add(second))
 		refused(t, w, keyX, padded("c", 0), "j")
@@ -259,8 +261,8 @@ func TestP66LaterDeclarations(t *testing.T) {
 	mustSend(t, w, keyX, padded("a", 0), "")
 	at := func(want flow.Span) {
 		t.Helper()
-		if got, _, _ := w.live.key(keyX).BatchDeadline(); got.At != start.Add(want) {
-			t.Fatalf("the deadline is at %d, want %d", got.At-start, want)
+		if got, _, _ := w.live.key(keyX).BatchDeadline(); got != start.Add(want) {
+			t.Fatalf("the deadline is at %d, want %d", got-start, want)
 		}
 	}
 	w.advance(start.Add(second))
@@ -292,10 +294,9 @@ func TestP71_S84FarDeadlines(t *testing.T) {
 			w.now, w.def = now, def
 			mustSend(t, w, keyX, padded("a", 0), "")
 			mustSend(t, w, keyX, padded("b", 0), "")
-			w.skew = math.MaxInt64 // and the wall is beyond everything
 			w.snapshots(t)
-			if at, _, _ := w.live.key(keyX).BatchDeadline(); at.At <= now {
-				t.Fatalf("%s: at %d the deadline is %d", name, now, at.At)
+			if at, _, _ := w.live.key(keyX).BatchDeadline(); at <= now {
+				t.Fatalf("%s: at %d the deadline is %d", name, now, at)
 			}
 			if w.fire(keyX, true) != 0 {
 				t.Fatalf("%s: fired early", name)
@@ -305,27 +306,25 @@ func TestP71_S84FarDeadlines(t *testing.T) {
 	w := testWorld(t)
 	w.now, w.def = 1, debounce(1, 1)
 	mustSend(t, w, keyX, padded("a", 0), "")
-	if at, _, _ := w.live.key(keyX).BatchDeadline(); at.At != 2 || w.fire(keyX, true) != 0 {
-		t.Fatalf("at the first moment the deadline is %d", at.At)
+	if at, _, _ := w.live.key(keyX).BatchDeadline(); at != 2 || w.fire(keyX, true) != 0 {
+		t.Fatalf("at the first moment the deadline is %d", at)
 	}
 }
 
-// TestP72_R2WallAndShardTime: a fire waits for both clocks, and a wall that is behind costs
-// no more than the time that it is behind.
-func TestP72_R2WallAndShardTime(t *testing.T) {
-	for _, skew := range []flow.Span{0, -1, 1, -flow.Hour, flow.Hour} {
+// TestP72NeverEarly: nothing is fired a moment before its time, and at its time it is.
+func TestP72NeverEarly(t *testing.T) {
+	for name, def := range map[string]*flow.Definition{"collect": collect(9, second, 0), "debounce": debounce(second, 0), "longest": debounce(second, second)} {
 		w := testWorld(t)
-		w.def, w.skew = collect(9, second, 0), skew
+		w.def = def
 		mustSend(t, w, keyX, padded("a", 0), "")
-		due := w.now.Add(second).Add(max(0, -skew))
-		w.advance(due - 1)
-		if w.fire(keyX, true) != 0 {
-			t.Fatalf("wall ahead by %d: fired early", skew)
+		if at, ok := w.due(); !ok || at != start.Add(second) {
+			t.Fatalf("%s: to be looked at at %d", name, at)
 		}
-		if at, ok := w.due(); !ok || at != due {
-			t.Fatalf("wall ahead by %d: to be looked at again at %d, want %d", skew, at, due)
+		w.advance(start.Add(second) - 1)
+		if w.fire(keyX, true)+w.fire(keyX, false) != 0 {
+			t.Fatalf("%s: fired early", name)
 		}
-		w.advance(due)
+		w.advance(start.Add(second))
 		w.fire(keyX, true)
 		wantBatches(t, w, keyX, "[a]")
 	}
@@ -370,23 +369,40 @@ func TestS76_P67RepeatsAreOfOneBatch(t *testing.T) {
 }
 
 // TestP67_R8NoBatchWithoutAnID: the id of a batch is the one of its run, so an event that would
-// open one without it changes nothing.
+// open one without it is a host's error, and Opens says which do.
 func TestP67_R8NoBatchWithoutAnID(t *testing.T) {
 	w := testWorld(t)
 	w.def = collect(2, second, 0)
-	open := w.eventOf(keyX, padded("a", flow.MaxBatchBytes), "")
-	full := w.eventOf(keyX, padded("b", 0), "")
-	full.Burst = 1 // declared since; there is no room, so the event opens the next batch
-	for i, in := range []flow.Input{open, full} {
-		run := in.Run
-		in.Run = flow.RunID{}
-		if w.decide(&in); w.out.Err == nil || len(w.out.Records)+len(w.out.Effects) != 0 {
-			t.Errorf("event %d without a run's id: error %v, records %+v", i, w.out.Err, w.out.Records)
+	first := w.eventOf(keyX, padded("a", flow.MaxBatchBytes), "")
+	next := w.eventOf(keyX, padded("b", 0), "")
+	next.Burst = 1 // declared since: there is no room, so the event opens the next batch
+	for _, in := range []flow.Input{first, next} {
+		k, nameless := w.live.key(keyX), in
+		nameless.Run = flow.RunID{}
+		if !k.Opens(&in) || !panics(func() { k.Step(w.now, &nameless, new(flow.Out)) }) {
+			t.Errorf("event %.9s opens a batch: %t, and without an id nobody minds", in.Payload, k.Opens(&in))
 		}
-		in.Run = run
-		if w.decide(&in); w.out.Err != nil {
-			t.Fatal(w.out.Err)
-		}
+		w.decide(&in)
 		w.commit()
+	}
+}
+
+func panics(f func()) (yes bool) {
+	defer func() { yes = recover() != nil }()
+	f()
+	return false
+}
+
+// TestP70OneEventOverTheBound: an event that is too large for any buffer is refused also by a
+// key that has none: what it kept, no snapshot could be read with.
+func TestP70OneEventOverTheBound(t *testing.T) {
+	for name, size := range map[string]int{"with its id": flow.MaxEventBytes, "alone": flow.MaxEventBytes + 1} {
+		w := testWorld(t)
+		w.def = debounce(second, 0)
+		in := w.eventOf(keyX, padded("a", size), "id")
+		w.decide(&in)
+		if w.out.Err == nil || len(w.out.Records)+len(w.out.Effects) != 0 {
+			t.Errorf("%s: error %v, %d records", name, w.out.Err, len(w.out.Records))
+		}
 	}
 }

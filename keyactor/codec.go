@@ -106,12 +106,15 @@ func decodeBatch(r *pack.Reader) *batch {
 	b.count = r.Between(1, flow.MaxBatchEvents)
 	b.events = r.Bytes(nil, flow.MaxBatchBytes+flow.MaxBatchEvents)
 	b.size = int64(len(b.events)) - (b.count - 1)
-	for n := r.Array(0, flow.MaxBatchEvents); n > 0 && !r.Failed(); n-- {
+	for n := r.Array(0, int(b.count)); n > 0 && !r.Failed(); n-- {
 		id := r.Text(flow.MaxEventIDBytes)
-		if b.has(id) {
-			r.Failf("an event's id stands twice in the batch of run %v", b.run)
+		if id == "" || b.has(id) {
+			r.Failf("an event's id is empty or stands twice in the batch of run %v", b.run)
 		}
 		b.know(id)
+	}
+	if least := b.count * int64(len("{}")); b.size < least || b.size+b.idBytes > flow.MaxBatchBytes {
+		r.Failf("the batch of run %v has %d events in %d bytes", b.run, b.count, b.size)
 	}
 	return b
 }
@@ -123,7 +126,7 @@ func (k *Key) DecodeMsgpack(d *msgpack.Decoder) error {
 	r := pack.NewReader(d, nil)
 	*k = Key{}
 	fields, version := r.Array(fieldsOf1, snapshotFields), r.Number()
-	if !r.Failed() && version != snapshotVersion && (version != 1 || fields != fieldsOf1) {
+	if known := version == snapshotVersion && fields == snapshotFields || version == 1 && fields == fieldsOf1; !r.Failed() && !known {
 		return fmt.Errorf("%w: format %d, this build knows %d", ErrSnapshot, version, snapshotVersion)
 	}
 	k.id.Workflow = r.Text(flow.MaxKeyBytes)

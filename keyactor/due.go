@@ -28,8 +28,8 @@ func (k *Key) Ready(now flow.Instant) int64 {
 
 // Due is the first instant after now at which time alone changes something here:
 // Ready may rise from zero, InKeyTick may give a token, the open batch is to be fired, or
-// the key becomes Idle. It is absolute if it is the batch's. A key that only waits for a
-// slot, for credit or for a worker has none: it costs no timer.
+// the key becomes Idle. It is never absolute. A key that only waits for a slot, for credit
+// or for a worker has none: it costs no timer.
 func (k *Key) Due(now flow.Instant) (flow.Deadline, bool) {
 	at := flow.MaxInstant
 	soon := func(i flow.Instant) {
@@ -48,11 +48,11 @@ func (k *Key) Due(now flow.Instant) (flow.Deadline, bool) {
 			soon(v.opensAt)
 		}
 	}
+	if b := k.batch; b != nil && !b.due {
+		soon(b.deadline)
+	}
 	if k.empty() {
 		soon(k.tat)
-	}
-	if b := k.batch; b != nil && !b.due && b.deadline > now && b.deadline < at {
-		return flow.Deadline{At: b.deadline, Absolute: true}, true
 	}
 	return flow.Deadline{At: at}, at != flow.MaxInstant
 }

@@ -2,6 +2,7 @@ package keyactor
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/pyrula/pyrula-node/flow"
@@ -53,17 +54,21 @@ func (w *world) eventOf(key flow.KeyID, event, id string) flow.Input {
 func (w *world) send(key flow.KeyID, event, id string) (flow.RunID, error) {
 	in := w.eventOf(key, event, id)
 	before, _, _ := w.live.key(key).BatchDeadline()
+	opens := w.live.key(key).Opens(&in)
 	w.decide(&in)
 	want := w.ledger.event(w.now, &in)
+	if !want.repeat && opens != slices.Contains(want.kinds, flow.RecBatchOpened) {
+		w.fail("it is said that the event opens a batch: %t", opens)
+	}
 	w.ledger.answer(&in, &want)
 	if err := w.out.Err; err != nil {
 		w.ledgerState(key)
 		return flow.RunID{}, err
 	}
 	w.taken(&in, &want)
-	if at, _, open := w.live.key(key).BatchDeadline(); open && at.At <= w.now && before.At > w.now {
+	if at, _, open := w.live.key(key).BatchDeadline(); open && at <= w.now && before > w.now {
 		w.fail("an event at %d moved the deadline from %d to %d, which has passed, so nobody looks again (P72)",
-			w.now-start, before.At-start, at.At-start)
+			w.now-start, before-start, at-start)
 	}
 	return want.names, nil
 }
@@ -77,7 +82,7 @@ func (w *world) lose(key flow.KeyID, event, id string) {
 
 // fire lets a key look at its batch; with a worker alive it is fired.
 func (w *world) fire(key flow.KeyID, worker bool) int {
-	in := flow.Input{Kind: flow.InBatchTick, Fields: flow.Fields{Key: key, Before: w.wall()}}
+	in := flow.Input{Kind: flow.InBatchTick, Fields: flow.Fields{Key: key}}
 	if worker && w.def != nil {
 		in.Stamp, in.Order = w.def.StampBatch(key.Value), w.nextOrder()
 	}
@@ -144,8 +149,8 @@ func (w *world) positions() (all, buffers int) {
 		for id, k := range h.keys {
 			at, _, timed := k.BatchDeadline()
 			view := k.ViewBatch()
-			if err := k.Check(); err != nil || timed != (view.Events > 0) || timed != (at.At > 0) {
-				w.fail("at %d of the log %v has %d events until %d: %v", i, id, view.Events, at.At, err)
+			if err := k.Check(); err != nil || timed != (view.Events > 0) || timed != (at > 0) {
+				w.fail("at %d of the log %v has %d events until %d: %v", i, id, view.Events, at, err)
 			}
 			if timed {
 				buffers++

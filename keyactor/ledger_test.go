@@ -28,7 +28,8 @@ type gathered struct {
 	due      bool
 	events   []string
 	ids      []string
-	bytes    int64
+	bytes    int64 // of the events
+	named    int64 // bytes of their ids
 }
 
 // outcome is what an input must lead to.
@@ -76,9 +77,10 @@ func (g *gathered) restart(now flow.Instant, in *flow.Input) {
 	}
 }
 
-// fits is the bound of a key's buffer (P70).
-func (g *gathered) fits(size int64) bool {
-	return len(g.events) < flow.MaxBatchEvents && g.bytes+size <= flow.MaxBatchBytes
+// fits is the bound of a key's buffer (P70): events, and bytes of events and ids.
+func (g *gathered) fits(in *flow.Input) bool {
+	size := int64(len(in.Payload) + len(in.IdempotencyKey))
+	return len(g.events) < flow.MaxBatchEvents && g.bytes+g.named+size <= flow.MaxBatchBytes
 }
 
 // full is what a Collect declares (P33).
@@ -88,11 +90,11 @@ func (g *gathered) full(in *flow.Input) bool {
 
 // event is what must come of an event at now.
 func (l *ledger) event(now flow.Instant, in *flow.Input) (o outcome) {
-	g, size := l.open[in.Key], int64(len(in.Payload))
+	g := l.open[in.Key]
 	if g != nil && in.IdempotencyKey != "" && slices.Contains(g.ids, in.IdempotencyKey) {
 		return outcome{repeat: true}
 	}
-	if g != nil && !g.fits(size) {
+	if g != nil && !g.fits(in) {
 		if in.Number == 0 && !g.full(in) {
 			return outcome{full: true}
 		}
@@ -111,7 +113,8 @@ func (l *ledger) event(now flow.Instant, in *flow.Input) (o outcome) {
 	}
 	o.kinds = append(o.kinds, flow.RecEvent)
 	g.events = append(g.events, string(in.Payload))
-	g.bytes += size
+	g.bytes += int64(len(in.Payload))
+	g.named += int64(len(in.IdempotencyKey))
 	if in.IdempotencyKey != "" {
 		g.ids = append(g.ids, in.IdempotencyKey)
 	}
@@ -129,11 +132,11 @@ func (o *outcome) cut(l *ledger, key flow.KeyID, by string) {
 	delete(l.open, key)
 }
 
-// tick is what must come of a timer: a fire is never early, by either clock (R2, P72).
+// tick is what must come of a timer: a fire is never early (P72).
 func (l *ledger) tick(now flow.Instant, in *flow.Input) (o outcome) {
 	g := l.open[in.Key]
 	switch {
-	case g == nil || !g.due && (now < g.deadline || in.Before < g.deadline):
+	case g == nil || !g.due && now < g.deadline:
 	case in.Stamp != nil:
 		o.cut(l, in.Key, "")
 	case !g.due:
@@ -197,7 +200,7 @@ func (l *ledger) refusal(key flow.KeyID, full *flow.BufferFull) {
 	if len(l.w.out.Records)+len(l.w.out.Effects) != 0 {
 		l.w.fail("a refused event left %d records and %d effects", len(l.w.out.Records), len(l.w.out.Effects))
 	}
-	want := flow.BufferFull{Key: key, Events: int64(len(g.events)), Bytes: g.bytes, Room: max(0, g.deadline.Sub(l.w.now))}
+	want := flow.BufferFull{Key: key, Events: int64(len(g.events)), Bytes: g.bytes + g.named, Room: max(0, g.deadline.Sub(l.w.now))}
 	if *full != want || !errors.Is(full, flow.ErrBufferFull) {
 		l.w.fail("refused by %+v, want %+v", *full, want)
 	}
@@ -253,9 +256,9 @@ func (l *ledger) state(key flow.KeyID) {
 	if g == nil {
 		g = new(gathered)
 	}
-	view := BatchView{Run: g.run, Events: int64(len(g.events)), Bytes: g.bytes, Opened: g.opened, Deadline: g.deadline, Due: g.due}
-	if k.ViewBatch() != view || at.At != g.deadline || due != g.due || at.Absolute != open {
-		l.w.fail("the batch is %+v until %+v, want %+v", k.ViewBatch(), at, view)
+	view := BatchView{Run: g.run, Events: int64(len(g.events)), Bytes: g.bytes + g.named, Opened: g.opened, Deadline: g.deadline, Due: g.due}
+	if k.ViewBatch() != view || at != g.deadline || due != g.due {
+		l.w.fail("the batch is %+v until %d, want %+v", k.ViewBatch(), at, view)
 	}
 	var events []string
 	if open {
@@ -264,14 +267,14 @@ func (l *ledger) state(key flow.KeyID) {
 	if !slices.Equal(ids, g.ids) || !slices.Equal(append(slices.Clip(l.runs[key]), events...), l.taken[key]) {
 		l.w.fail("runs have %v and the buffer %v with ids %q, acknowledged were %v", l.runs[key], events, ids, l.taken[key])
 	}
-	waits := open && !due && at.At > l.w.now && at.At != flow.MaxInstant // which is never
+	waits := open && !due && at > l.w.now && at != flow.MaxInstant // which is never
 	switch {
 	case ok && d.At <= l.w.now:
 		l.w.fail("due at %d, now is %d", d.At, l.w.now)
-	case waits && (!ok || d.At > at.At):
-		l.w.fail("the batch is to be fired at %d, and the key is due at %d (%t)", at.At, d.At, ok)
-	case d.Absolute && (!waits || d != at):
-		l.w.fail("a date %d is due, and the batch's is %d: waits %t", d.At, at.At, waits)
+	case waits && (!ok || d.At > at):
+		l.w.fail("the batch is to be fired at %d, and the key is due at %d (%t)", at, d.At, ok)
+	case d.Absolute:
+		l.w.fail("a key waits for the date %d: its windows are spans", d.At)
 	case open && k.Idle(l.w.now):
 		l.w.fail("a key with events may be forgotten")
 	}

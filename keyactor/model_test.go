@@ -131,7 +131,7 @@ func (m *model) forward(t *rapid.T) {
 	for id, k := range m.live.keys {
 		ready[id] = k.Ready(m.now) > 0
 		at, due, _ := k.BatchDeadline()
-		late[id] = due || at.At <= min(m.now, m.wall())
+		late[id] = due || at <= m.now
 	}
 	if before := min(to, due) - 1; before > m.now {
 		m.now = before

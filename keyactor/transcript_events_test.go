@@ -22,14 +22,13 @@ import (
 //	lost e1               the key decides, and its entry is never written
 //	timer worker=no       the key looks at its batch once; "until" does it when it is due
 //	worker gone, worker back
-//	wall 1s               the wall clock is that far ahead of shard time
 //	kill                  the node starts again from its log
 //	positions             all prefixes of the log are restored
 //	buffer key=a          what waits
 //	runs                  the runs that were made, with their parameters
 var eventVerbs = map[string]func(*player, *testing.T, *datadriven.TestData) string{
 	"collect": (*player).declare, "debounce": (*player).declare, "event": (*player).sendNamed, "lost": (*player).loseNamed,
-	"timer": (*player).timer, "worker": (*player).worker, "wall": (*player).wallAhead, "kill": (*player).kill,
+	"timer": (*player).timer, "worker": (*player).worker, "kill": (*player).kill,
 	"positions": (*player).prefixes, "buffer": (*player).buffer, "runs": (*player).runsMade,
 }
 
@@ -111,11 +110,6 @@ func (p *player) worker(_ *testing.T, td *datadriven.TestData) string {
 	if p.alone = td.CmdArgs[0].Key == "gone"; !p.alone {
 		p.fireAll(true) // it is announced
 	}
-	return ""
-}
-
-func (p *player) wallAhead(t *testing.T, td *datadriven.TestData) string {
-	p.skew = instant(t, td.CmdArgs[0].Key).Sub(start)
 	return ""
 }
 

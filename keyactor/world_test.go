@@ -149,7 +149,6 @@ type world struct {
 	log     []flow.Record
 	watch   watch
 	ledger  *ledger          // what must come of events
-	skew    flow.Span        // the wall clock is so far ahead of shard time
 	def     *flow.Definition // by which events are judged; nil for a world without any
 	light   bool             // compare nothing after each step: for many runs
 	fail    func(format string, args ...any)
@@ -396,27 +395,19 @@ func (w *world) advance(to flow.Instant) {
 	w.settle()
 }
 
-// due is when something may happen next at any key. A date that shard time has reached
-// waits for the wall (R2).
+// due is the earliest deadline of any key.
 func (w *world) due() (flow.Instant, bool) {
 	at := flow.MaxInstant
 	for _, k := range w.live.keys {
-		batch, marked, open := k.BatchDeadline()
-		d, ok := k.Due(w.now)
-		if ok && (d.At <= w.now || (d.Absolute && d != batch)) {
-			w.fail("%v is due at %d, now is %d", k.ID(), d.At, w.now)
-		}
-		if ok {
+		if d, ok := k.Due(w.now); ok {
+			if d.At <= w.now || d.Absolute {
+				w.fail("%v is due at %d, now is %d", k.ID(), d.At, w.now)
+			}
 			at = min(at, d.At)
-		}
-		if left := batch.At.Sub(w.wall()); open && !marked && batch.At <= w.now && left > 0 {
-			at = min(at, w.now.Add(left))
 		}
 	}
 	return at, at != flow.MaxInstant
 }
-
-func (w *world) wall() flow.Instant { return w.now.Add(w.skew) }
 
 func (w *world) run(id flow.RunID) *fakeRun { return w.live.runs[id] }
 

@@ -13,6 +13,11 @@ import (
 // claimBackoffMax bounds the wait between claims that fail.
 const claimBackoffMax = 30 * time.Second
 
+// presentEvery is how often a worker without a free place says that it lives: a node takes
+// it for dead 30 s after its last claim or heartbeat, and heartbeats come as seldom as
+// leases are long.
+const presentEvery = 10 * time.Second
+
 // ownClaimEvery is how long claims may travel with other requests before a worker that has
 // key functions sends one of its own.
 const ownClaimEvery = time.Second
@@ -24,14 +29,11 @@ func (s *shift) claims(ctx context.Context) error {
 	for n := 0; ctx.Err() == nil; {
 		credit := s.slots.take()
 		if credit == 0 {
-			select {
-			case <-s.slots.wake:
-			case <-ctx.Done():
-			}
+			s.waitForPlace(ctx)
 			continue
 		}
 		began := s.w.now()
-		granted, asked, err := s.claim(ctx, credit)
+		granted, asked, err := s.claim(ctx, s.claimOf(credit, s.patience))
 		s.slots.give(credit - granted)
 		switch {
 		case ctx.Err() != nil:
@@ -52,10 +54,49 @@ func (s *shift) claims(ctx context.Context) error {
 	return nil
 }
 
+// waitForPlace returns when a place may be free, or ctx ends. Meanwhile the node hears that
+// the worker lives.
+func (s *shift) waitForPlace(ctx context.Context) {
+	timer := time.NewTimer(s.untilPresent())
+	defer timer.Stop()
+	for {
+		select {
+		case <-s.slots.wake:
+			return
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+			if s.untilPresent() <= 0 {
+				go s.present(ctx, s.claimOf(0, 0))
+			}
+			timer.Reset(s.untilPresent())
+		}
+	}
+}
+
+// untilPresent is how long the node needs to hear nothing of the worker: claims that
+// travel with other requests speak for it too.
+func (s *shift) untilPresent() time.Duration {
+	last := time.Duration(max(s.claimed.Load(), s.asked.Load()))
+	return presentEvery - (s.w.now().Sub(s.began) - last)
+}
+
+// present sends a claim that asks for nothing. Nobody waits for it, and one that fails is
+// followed by the next: a place that is free meanwhile must not wait.
+func (s *shift) present(ctx context.Context, nothing *wire.Claim) {
+	sending, cancel := context.WithTimeout(ctx, presentEvery)
+	defer cancel()
+	granted, _, err := s.claim(sending, nothing)
+	s.slots.give(-granted)
+	if err != nil && ctx.Err() == nil {
+		s.log.warn("tell the node again that the worker lives", err)
+	}
+}
+
 // claim asks once. It says how many places the granted runs take, and whether the node
 // has asked for keys.
-func (s *shift) claim(ctx context.Context, credit int) (granted int, asked bool, err error) {
-	req := request{method: http.MethodPost, path: wire.PathClaims, body: s.claimOf(credit, s.patience), wait: s.patience}
+func (s *shift) claim(ctx context.Context, c *wire.Claim) (granted int, asked bool, err error) {
+	req := request{method: http.MethodPost, path: wire.PathClaims, body: c, wait: time.Duration(c.WaitMS) * time.Millisecond}
 	sent := s.w.now() // before the request leaves: the lease counts from here (R1)
 	var out wire.Claimed
 	if err := s.w.client.attempt(ctx, &req, &out); err != nil {
@@ -65,7 +106,9 @@ func (s *shift) claim(ctx context.Context, credit int) (granted int, asked bool,
 	if asked = len(out.Resolve) > 0; asked {
 		s.ask(out.Resolve)
 	}
-	s.dry.Store(len(out.Runs) < credit)
+	if c.Credit > 0 {
+		s.dry.Store(len(out.Runs) < c.Credit)
+	}
 	return s.adopt(out.Runs, sent), asked, nil
 }
 
@@ -80,6 +123,7 @@ func (s *shift) mayCarry() bool {
 }
 
 func (s *shift) claimOf(credit int, wait time.Duration) *wire.Claim {
+	s.claimed.Store(int64(s.w.now().Sub(s.began)))
 	return &wire.Claim{Worker: s.w.cfg.Name, Workflows: *s.claiming.Load(), Credit: credit, WaitMS: wait.Milliseconds()}
 }
 

@@ -35,7 +35,7 @@ func TestP57DeclarationOutOfRange(t *testing.T) {
 		{"limit.key", pyrula.Define("x", charge, pyrula.Limit{Key: func(order) (string, int) { return "", 1 }, Max: 1})},
 		{"limit.key", pyrula.Define("x", charge, pyrula.Limit{Key: func() string { return "" }, Max: 1})},
 		{"limit.key", pyrula.Define("x", charge, pyrula.Limit{Key: func(...order) string { return "" }, Max: 1})},
-		{"limit.key must", pyrula.Define("x", charge, pyrula.Limit{Key: "cel:params.tenant", Max: 1})},
+		{"limit.key must", pyrula.Define("x", charge, pyrula.Limit{Key: "cel:", Max: 1})},
 		{"limit.key", pyrula.Define("x", charge, pyrula.Limit{Key: strings.Repeat("k", 129), Max: 1})},
 		{"limit.label", pyrula.Define("x", charge, pyrula.Limit{Key: "tenant", Label: "l", Max: 1})},
 		{"limit.key.function", pyrula.Define("x", charge, pyrula.Limit{Key: tenant, Label: "a\nb", Max: 1})},

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strings"
+	"strconv"
 	"time"
 
 	"github.com/pyrula/pyrula-node/flow"
@@ -28,6 +28,11 @@ type definition struct {
 	rate     *flow.Rate
 	limitKey any // as the user wrote it
 	rateKey  any
+
+	triggered  bool          // a trigger stands among the policies
+	trigger    *flow.Trigger // nil until it is declared
+	triggerKey any           // as the user wrote it
+
 	attempts *int64
 	backoff  *float64
 	lease    time.Duration
@@ -58,6 +63,7 @@ func (d *definition) apply(policies []Policy) error {
 	if !objectLike(d.input) {
 		return d.wrong("params", fmt.Sprintf("must be a JSON object, and %v is none", d.input))
 	}
+	d.triggered = slices.ContainsFunc(policies, isTrigger)
 	for i, p := range policies {
 		if p == nil {
 			return d.wrong(fmt.Sprintf("policies[%d]", i), "must not be nil")
@@ -69,14 +75,16 @@ func (d *definition) apply(policies []Policy) error {
 	return d.checkBound()
 }
 
-// checkBound refuses a gate beside a Kafka topic, in whichever order they were
-// declared (P40).
+// checkBound refuses a gate or a trigger beside a Kafka topic, in whichever order they
+// were declared (P40).
 func (d *definition) checkBound() error {
 	switch {
 	case d.topic != "" && d.limit != nil:
 		return misconfigured(d.name, flow.CheckUnbound("limit"))
 	case d.topic != "" && d.rate != nil:
 		return misconfigured(d.name, flow.CheckUnbound("rate"))
+	case d.topic != "" && d.trigger != nil:
+		return misconfigured(d.name, flow.CheckUnbound("trigger"))
 	}
 	return nil
 }
@@ -95,43 +103,67 @@ func TopicOf(workflow Definition) (name, topic string, err error) {
 	return d.name, d.topic, nil
 }
 
-// keySource is the declared source of a policy's key. Whether a function is one of
-// In is checked here too, since reflection knows it.
-func (d *definition) keySource(gate string, key any, label string) (flow.KeySource, error) {
+// keyed is what the key of a policy is computed of.
+type keyed struct {
+	policy string       // as the wire names it: "limit", "trigger.collect"
+	label  string       // of a function that has none of its own
+	of     reflect.Type // nil when it isn't known
+	what   string       // of its fields
+}
+
+// gateKey is the declared source of a gate's key, which is one of the parameters. Beside a
+// trigger it is the batch's key, whichever of the two is declared first (P74).
+func (d *definition) gateKey(gate flow.GateKind, key any, label string) (flow.KeySource, error) {
+	name := gate.String()
+	if d.triggered && (key != any(flow.BatchKey) || label != "") {
+		other := []flow.Rule{{Kind: gate, Key: flow.KeySource{Function: name}}}
+		return flow.KeySource{}, misconfigured(d.name, flow.CheckTriggered(other))
+	}
+	return d.keySource(keyed{name, name, d.input, "parameter"}, key, label)
+}
+
+// keySource is the declared source of a policy's key. Whether a function takes what it
+// must is checked here too, since reflection knows it.
+func (d *definition) keySource(k keyed, key any, label string) (flow.KeySource, error) {
 	name, isName := key.(string)
 	switch {
 	case isName && label != "":
-		return flow.KeySource{}, d.wrong(gate+".label", "belongs to a function, and the key is a parameter name")
+		return flow.KeySource{}, d.wrong(k.policy+".label", "belongs to a function, and the key is "+strconv.Quote(name))
 	case isName:
-		return d.parameter(gate, name)
-	case key == nil || !keyFunction(d.input, key):
-		return flow.KeySource{}, d.wrong(gate+".key", fmt.Sprintf(
-			"must be the name of a parameter, a func(%[1]v) string or a func(%[1]v) (string, error), not %[2]T", d.input, key))
-	case label == "":
-		label = gate
+		return d.parameter(k, name)
+	case k.of == nil:
+		return flow.KeySource{}, d.wrong(k.policy+".key", fmt.Sprintf(
+			"must be the name of a %s, or \"cel:\" and an expression, not %T: what a function would take isn't known", k.what, key))
+	case key == nil || !keyFunction(k.of, key):
+		return flow.KeySource{}, d.wrong(k.policy+".key", fmt.Sprintf(
+			"must be the name of a %[1]s, \"cel:\" and an expression, a func(%[2]v) string or a func(%[2]v) (string, error), not %[3]T", k.what, k.of, key))
 	}
-	return flow.KeySource{Function: label}, nil
+	return flow.KeySource{Function: cmp.Or(label, k.label)}, nil
 }
 
-// parameter is the source of a key that is a parameter by name. A name that no field
-// of In has would give every run the key "", and so one queue for all, which nobody
-// means.
-func (d *definition) parameter(gate, name string) (flow.KeySource, error) {
+// parameter is the source of a key that is a field by name, or an expression, which is the
+// node's to check. A name that no field has would give every run the key "", and so one
+// queue for all, which nobody means.
+func (d *definition) parameter(k keyed, name string) (flow.KeySource, error) {
 	source := flow.KeySource{Name: name}
-	if err := (flow.Limit{Key: source, Max: 1}).Validate(gate); err != nil {
-		return source, misconfigured(d.name, err) // no parameter could have the name
+	if err := (flow.Limit{Key: source, Max: 1}).Validate(k.policy); err != nil {
+		return source, misconfigured(d.name, err) // no field could have the name
 	}
-	fields, closed := parametersOf(d.input)
-	if !closed || slices.Contains(fields, name) {
+	if _, isExpression := source.Expression(); isExpression || k.of == nil {
 		return source, nil
 	}
-	return source, &ConfigurationError{Workflow: d.name, Field: gate + ".key", Want: fmt.Sprintf(
-		"%q is no parameter of %v: %s", name, d.input, cmp.Or(strings.Join(fields, ", "), "it has none"))}
+	fields, closed := parametersOf(k.of)
+	if !closed || find(fields, name) != nil {
+		return source, nil
+	}
+	return source, &ConfigurationError{Workflow: d.name, Field: k.policy + ".key", Want: fmt.Sprintf(
+		"%q is no %s of %v: %s", name, k.what, k.of, namesOf(fields))}
 }
 
-// functionKey says that a key is resolved where runs are submitted.
+// functionKey says that a key is resolved where runs are submitted or events sent.
 func (d *definition) functionKey() bool {
-	return d.limit != nil && d.limit.Key.IsFunction() || d.rate != nil && d.rate.Key.IsFunction()
+	return d.limit != nil && d.limit.Key.IsFunction() || d.rate != nil && d.rate.Key.IsFunction() ||
+		d.trigger != nil && d.trigger.Key.IsFunction()
 }
 
 // declaration is the definition on the wire.
@@ -151,6 +183,9 @@ func (d *definition) declaration() wire.Declaration {
 		if d.rate.Burst > 0 {
 			w.Rate.Burst = new(d.rate.Burst)
 		}
+	}
+	if d.trigger != nil {
+		w.Trigger = triggerOf(d.trigger)
 	}
 	return w
 }

@@ -110,6 +110,28 @@
 // A run's context ends with [ErrSuspended] when its body suspends, so whatever goroutines
 // the body has started should listen to it.
 //
+// # Events
+//
+// A workflow with a [Collect] or a [Debounce] has its runs made of events: many events of a
+// key become one run, whose body takes a [Batch] of them.
+//
+//	var Digest = pyrula.Define("digest", func(r *pyrula.Run, b pyrula.Batch[Comment]) (Mail, error) {
+//		return mail(b.Key, b.Events) // all comments of one user
+//	}, pyrula.Collect{Key: "user_id", MaxEvents: 50, Window: time.Minute})
+//
+//	run, err := pyrula.Trigger(ctx, c, Digest, Comment{...}) // run is nil, or made by this event
+//
+// The node gathers the events durably: an event that was acknowledged is in one run, and of
+// a key in the order in which they came. A batch that is full becomes a run at once, and the
+// answer names it. One whose time has come is made a run by the node, on behalf of a worker
+// that is alive (P38): a worker doesn't ask for it, and one that is busy serves as well as
+// one that isn't. With no worker alive the batch waits for one, and what comes meanwhile is
+// in it too (P72). Without the code, [Client.Trigger] and [Client.TriggerBatch] send events
+// by name, and [Client.Key] shows a key's open batch with the id of the run that it will be.
+//
+// A repeat of an event is known by its id ([EventID]). The SDK gives each call one, so what
+// it sends again for want of an answer counts once.
+//
 // # What this package must not know
 //
 // It speaks the node's public API and nothing else: no actor, no journal, no state

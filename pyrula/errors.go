@@ -38,6 +38,10 @@ var (
 	ErrStaleFence = errors.New("stale fence")
 	// ErrRunEnded says that the run has ended and takes no such message any more.
 	ErrRunEnded = errors.New("run has ended")
+	// ErrBufferFull says that the open batch of an event's key has no room for it (P70).
+	// Nothing happened. [APIError.RetryAfter] is the time until the batch fires; of one that
+	// is due and waits for a worker, when to look again.
+	ErrBufferFull = errors.New("event buffer is full")
 	// ErrOverloaded says that the node refuses new work for now. Nothing happened.
 	ErrOverloaded = errors.New("overloaded")
 	// ErrRunNotEnded says that the run goes on, and only an ended one can be retried.
@@ -180,6 +184,8 @@ func sentinelOf(code string) error {
 		return ErrHistoryTooLarge
 	case wire.CodeUnknownSchedule:
 		return ErrUnknownSchedule
+	case wire.CodeBufferFull:
+		return ErrBufferFull
 	case wire.CodeOverloaded:
 		return ErrOverloaded
 	case wire.CodeArchiveBehind:

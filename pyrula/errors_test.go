@@ -32,6 +32,7 @@ var sentinels = map[string]error{
 	wire.CodeStepConflict:    pyrula.ErrStepConflict,
 	wire.CodeHistoryTooLarge: pyrula.ErrHistoryTooLarge,
 	wire.CodeUnknownSchedule: pyrula.ErrUnknownSchedule,
+	wire.CodeBufferFull:      pyrula.ErrBufferFull,
 	wire.CodeOverloaded:      pyrula.ErrOverloaded,
 	wire.CodeArchiveBehind:   pyrula.ErrArchiveBehind,
 	wire.CodeNotReady:        pyrula.ErrNotReady,

@@ -37,6 +37,7 @@ type fakeNode struct {
 	candidates []wire.Candidate
 	resolved   []wire.Resolve
 	schedules  map[string]wire.ScheduleView
+	fakeEvents
 }
 
 // refusal refuses one request, or one entry of a submit or a completion.
@@ -96,6 +97,9 @@ func (n *fakeNode) touch() {
 // sweep does what the time that has passed owes. The lock is held.
 func (n *fakeNode) sweep() {
 	now := time.Now()
+	if len(n.fire()) > 0 {
+		n.touch()
+	}
 	for _, r := range n.runs {
 		if r.held && !now.Before(r.expiry) {
 			r.held = false
@@ -132,6 +136,9 @@ func (n *fakeNode) next() time.Duration {
 		if r.status == flow.StatusSuspended {
 			next = min(next, time.Until(r.wake))
 		}
+	}
+	for _, b := range n.batches {
+		next = min(next, time.Until(b.deadline))
 	}
 	return next
 }
@@ -200,6 +207,7 @@ func (r *fakeRun) grants() int {
 func (n *fakeNode) count() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	n.sweep()
 	return len(n.runs)
 }
 

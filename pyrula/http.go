@@ -2,6 +2,7 @@ package pyrula
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -92,6 +93,10 @@ func (t *httpTransport) send(ctx context.Context, r *request, out any) error {
 	case out == nil:
 		return nil
 	}
+	if bare, ok := out.(*[]byte); ok {
+		*bare = raw
+		return nil
+	}
 	if err := json.Unmarshal(raw, out); err != nil {
 		return fmt.Errorf("%w: %w", ErrBadAnswer, err)
 	}
@@ -113,10 +118,13 @@ func (t *httpTransport) do(ctx context.Context, r *request) (*http.Response, err
 	}
 	req.Header.Set("Accept", wire.ContentJSON)
 	if body != nil {
-		req.Header.Set("Content-Type", wire.ContentJSON)
+		req.Header.Set("Content-Type", cmp.Or(r.contentType, wire.ContentJSON))
 	}
 	if r.idempotencyKey != "" {
 		req.Header.Set("Idempotency-Key", `"`+quoted.Replace(r.idempotencyKey)+`"`)
+	}
+	if r.eventKey != nil {
+		req.Header.Set(wire.HeaderKey, url.PathEscape(*r.eventKey))
 	}
 	resp, err := t.client.Do(req)
 	if err != nil {

@@ -66,25 +66,34 @@ func (r resolver[In]) stamp(d *definition, in In) (*wire.Stamp, error) {
 		if k.of == nil {
 			continue
 		}
-		text, err := guarded(k.of, in)
+		text, err := d.keyText(k.field, func() (string, error) { return k.of(in) })
 		if err != nil {
-			return nil, d.wrong(k.field, "must give a text: "+err.Error())
-		}
-		if err := flow.CheckKey(k.field, text); err != nil {
-			return nil, misconfigured(d.name, err)
+			return nil, err
 		}
 		*k.into = &text
 	}
 	return s, nil
 }
 
-// guarded calls a user's function and turns its panic into an error: a key that
-// can't be computed makes no run (P60).
-func guarded[In any](f func(In) (string, error), in In) (text string, err error) {
+// keyText computes a key by a user's function: one that fails, panics or gives no key
+// makes no run (P60). Error: *[ConfigurationError].
+func (d *definition) keyText(field string, of func() (string, error)) (string, error) {
+	text, err := guarded(of)
+	if err != nil {
+		return "", d.wrong(field, "must give a text: "+err.Error())
+	}
+	if err := flow.CheckKey(field, text); err != nil {
+		return "", misconfigured(d.name, err)
+	}
+	return text, nil
+}
+
+// guarded turns the panic of a user's function into an error.
+func guarded(f func() (string, error)) (text string, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("the function panicked: %v", p)
 		}
 	}()
-	return f(in)
+	return f()
 }

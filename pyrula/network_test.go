@@ -25,6 +25,7 @@ type call struct {
 	path   string // percent-encoded
 	query  string
 	body   []byte
+	header http.Header
 	at     time.Duration // since the world began
 	nth    int           // of this path, counted from 1
 }
@@ -37,6 +38,7 @@ type fault struct {
 	cut     bool          // it arrives, and the answer is lost
 	problem *wire.Problem // the node answers this instead
 	after   string        // of the problem: header Retry-After
+	answer  *string       // the node answers this instead, and takes it all
 }
 
 // network carries requests to the real HTTP API before a fake node, without a
@@ -70,6 +72,11 @@ func (w *network) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, r.Context().Err()
 	case f.problem != nil:
 		return refuse(f), nil //nolint:nilerr // a refusal is an answer
+	case f.answer != nil:
+		out := httptest.NewRecorder()
+		out.WriteHeader(http.StatusAccepted)
+		out.WriteString(*f.answer)
+		return out.Result(), nil
 	}
 	in := r.Clone(r.Context())
 	in.Body = io.NopCloser(bytes.NewReader(c.body))
@@ -92,7 +99,7 @@ func (w *network) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func (w *network) note(r *http.Request) (call, fault, error) {
-	c := call{method: r.Method, path: r.URL.EscapedPath(), query: r.URL.RawQuery, at: time.Since(w.begin), nth: 1}
+	c := call{method: r.Method, path: r.URL.EscapedPath(), query: r.URL.RawQuery, header: r.Header.Clone(), at: time.Since(w.begin), nth: 1}
 	if r.Body != nil {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {

@@ -1,6 +1,7 @@
 package pyrula
 
 import (
+	"cmp"
 	"encoding"
 	"encoding/json"
 	"reflect"
@@ -8,10 +9,16 @@ import (
 	"strings"
 )
 
-// parametersOf are the names that a struct's fields have in JSON, in their order.
-// closed is false for a type that may encode with other names: a map, an interface,
-// one with an encoding of its own.
-func parametersOf(t reflect.Type) (names []string, closed bool) {
+// parameter is one field of a type as it stands in JSON.
+type parameter struct {
+	name string
+	of   reflect.Type
+}
+
+// parametersOf are the fields that a struct has in JSON, in their order. closed is false
+// for a type that may encode with other names: a map, an interface, one with an encoding
+// of its own.
+func parametersOf(t reflect.Type) (list []parameter, closed bool) {
 	for t.Kind() == reflect.Pointer {
 		if encodesItself(t) {
 			return nil, false
@@ -23,11 +30,28 @@ func parametersOf(t reflect.Type) (names []string, closed bool) {
 	}
 	for _, f := range reflect.VisibleFields(t) {
 		name, encoded := encodedName(f)
-		if encoded && !hidden(t, f.Index) && !slices.Contains(names, name) {
-			names = append(names, name)
+		if encoded && !hidden(t, f.Index) && find(list, name) == nil {
+			list = append(list, parameter{name, f.Type})
 		}
 	}
-	return names, true
+	return list, true
+}
+
+// find is the parameter of a name, or nil.
+func find(list []parameter, name string) *parameter {
+	if i := slices.IndexFunc(list, func(p parameter) bool { return p.name == name }); i >= 0 {
+		return &list[i]
+	}
+	return nil
+}
+
+// namesOf are the names of parameters in one line.
+func namesOf(list []parameter) string {
+	names := make([]string, len(list))
+	for i := range list {
+		names[i] = list[i].name
+	}
+	return cmp.Or(strings.Join(names, ", "), "it has none")
 }
 
 func encodesItself(t reflect.Type) bool {

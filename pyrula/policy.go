@@ -8,8 +8,8 @@ import (
 )
 
 // Policy is something that is declared beside a workflow's body: [Limit], [Rate],
-// or one of the options [Version], [MaxAttempts], [RetryBackoff], [Lease] and
-// [KafkaTopic]. Only this package makes policies.
+// [Collect], [Debounce], or one of the options [Version], [MaxAttempts], [RetryBackoff],
+// [Lease] and [KafkaTopic]. Only this package makes policies.
 type Policy interface {
 	declare(d *definition) error
 }
@@ -17,10 +17,11 @@ type Policy interface {
 // Limit lets at most Max runs with one key execute at once (P3). A run over the
 // limit stays queued and keeps its place.
 //
-// Key is the name of a parameter ("tenant", as it stands in the JSON of In), or a
-// function of In: func(In) string or func(In) (string, error). Go can't say "a
-// string or a function of the In of Define" in a field's type, so Key is checked by
-// [Define] and a wrong one is an [ErrConfiguration] where the workflow is used first.
+// Key is the name of a parameter ("tenant", as it stands in the JSON of In), "cel:" and an
+// expression ("cel:params.tenant + ':' + params.region", see below), or a function of In:
+// func(In) string or func(In) (string, error). Go can't say "a string or a function of the
+// In of Define" in a field's type, so Key is checked by [Define] and a wrong one is an
+// [ErrConfiguration] where the workflow is used first.
 // A parameter that is missing gives the key "" (P13), which is a key like any other.
 // A name that no field of a struct In encodes as is refused by [Define]; a map or a
 // type with its own MarshalJSON may have any.
@@ -29,6 +30,13 @@ type Policy interface {
 // workflow's code can submit it (P20). It must give the same text for the same
 // parameters, of at most 1,024 bytes of UTF-8. When it panics or returns an error the
 // submit fails with [ErrConfiguration] and no run is made (P60).
+//
+// An expression of 1 to 512 bytes is computed by the node, so programs without the code
+// may submit too. The node compiles it when the workflow is declared: a wrong one is an
+// [ErrConfiguration] that says at which place, from [Client.Declare], [Client.Work] and
+// the first [Workflow.Start].
+//
+// Beside a [Collect] or a [Debounce] the key must be "key", the batch's (P74).
 type Limit struct {
 	Key   any
 	Max   int    // slots for each key; 1 to 1,000,000,000
@@ -48,7 +56,7 @@ func (l Limit) declare(d *definition) error {
 	if d.limit != nil {
 		return d.wrong("limit", "must be declared once")
 	}
-	source, err := d.keySource("limit", l.Key, l.Label)
+	source, err := d.gateKey(flow.GateLimit, l.Key, l.Label)
 	if err != nil {
 		return err
 	}
@@ -64,7 +72,7 @@ func (r Rate) declare(d *definition) error {
 	if d.rate != nil {
 		return d.wrong("rate", "must be declared once")
 	}
-	source, err := d.keySource("rate", r.Key, r.Label)
+	source, err := d.gateKey(flow.GateRate, r.Key, r.Label)
 	if err != nil {
 		return err
 	}

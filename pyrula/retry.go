@@ -19,7 +19,7 @@ func retryable(err error) bool {
 		return true
 	}
 	return errors.Is(err, ErrUnreachable) || errors.Is(err, ErrNotReady) || errors.Is(err, ErrServerBusy) ||
-		errors.Is(err, ErrOverloaded) || errors.Is(err, ErrArchiveBehind) || errors.Is(err, ErrOutcomeUnknown)
+		errors.Is(err, ErrOverloaded) || errors.Is(err, ErrArchiveBehind) || errors.Is(err, ErrOutcomeUnknown) || errors.Is(err, ErrBufferFull)
 }
 
 // retryAfter is how long the node asked to wait; zero when it didn't.

@@ -37,6 +37,7 @@ type shift struct {
 	candidates chan []wire.Candidate // runs whose keys the node asks for
 	began      time.Time
 	asked      atomic.Int64 // when a claim of its own was last answered, since began
+	claimed    atomic.Int64 // when a request last carried a claim, since began
 }
 
 func newShift(ctx context.Context, w *Worker) *shift {

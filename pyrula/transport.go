@@ -15,8 +15,10 @@ type request struct {
 	body   any           // encoded as JSON; nil means no body
 	wait   time.Duration // how long the node is asked to hold the answer back
 
-	encoded        []byte // of body, made once so that repeats are the same bytes
-	idempotencyKey string // of the header, printable ASCII; empty means none
+	encoded        []byte  // of body, made once so that repeats are the same bytes
+	contentType    string  // of encoded; empty means JSON
+	idempotencyKey string  // of the header, printable ASCII; empty means none
+	eventKey       *string // of the header Pyrula-Key, any text; nil means none
 }
 
 // transport carries requests to one node and answers back. It doesn't repeat, and
@@ -24,8 +26,8 @@ type request struct {
 // for a refusal, [ErrUnreachable] when no whole answer came, [ErrBadAnswer] for an
 // answer that can't be read.
 type transport interface {
-	// send decodes the answer into out, unless out is nil. It may be called by many
-	// goroutines.
+	// send decodes the answer into out, unless out is nil; a *[]byte takes it as it is. It
+	// may be called by many goroutines.
 	send(ctx context.Context, r *request, out any) error
 	// close lets go of idle connections. Requests under way go on.
 	close()

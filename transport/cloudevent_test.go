@@ -47,7 +47,7 @@ func TestP35CloudHeadersAreDecoded(t *testing.T) {
 			t.Errorf("ce-id %q gives the id %q, want that of %q", sent, got, want)
 		}
 	}
-	for _, sent := range []string{"%", "%2", "a%2", "%zz", "%-1", "%C0%A0", "%ff", "\xff", `"a`, `"a"b`, `"a\`, `"`, "%ED%A0%80"} {
+	for _, sent := range []string{"%", "%2", "a%2", "%zz", "%2z", "%z2", "%C0%A0", "%ff", "\xff", `"a`, `"a"b`, `"a\`, `"`, "%ED%A0%80"} {
 		for _, name := range []string{"ce-id", "ce-source", "ce-type", "ce-specversion"} {
 			a := newAPI(t)
 			p := a.send("POST", "/w/events", `{}`, cloudHeaders("x"), with(name, sent)).refused(invalid, name)
@@ -95,8 +95,12 @@ func TestP35CloudHeadersRefused(t *testing.T) {
 	}
 	a.send("POST", "/w/events", `{`, cloudHeaders("7")).refused(wire.CodeMalformed, "")
 	a.send("POST", "/w/events", ``, cloudHeaders("7")).refused(wire.CodeMalformed, "")
-	// An id of one event at the bound.
-	a.send("POST", "/w/events", `{}`, cloudHeaders("7"), with("ce-id", long[:flow.MaxEventIDBytes-len("c512:")-len("/shop")])).ok(202, nil)
+	// Source and id together at the bound, and a byte beyond it.
+	most := flow.MaxEventIDBytes - len("c512:") - len("/shop")
+	a.send("POST", "/w/events", `{}`, cloudHeaders("7"), with("ce-id", long[:most])).ok(202, nil)
+	a.send("POST", "/w/events", `{}`, cloudHeaders("7"), with("ce-id", long[:most+1])).refused(invalid, "ce-id")
+	a.send("POST", "/w/events", cloudEvent(long[:most], `{}`), asCloud).ok(202, nil)
+	a.send("POST", "/w/events", cloudEvent(long[:most+1], `{}`), asCloud).refused(invalid, "id")
 }
 
 // P35: one CloudEvent as JSON: what is required, what may stand beside it, and what is taken.
@@ -147,6 +151,7 @@ func TestP35StructuredCloudEvents(t *testing.T) {
 		{start + `"dataSchema":"x","data":{}}`, unknown, "dataSchema"},
 		{start + `"my_ext":"x","data":{}}`, unknown, "my_ext"},
 		{start + `"é":"x","data":{}}`, unknown, "é"},
+		{start + `"":"x","data":{}}`, unknown, ""},
 		{start + extensions(96) + `"data":{}}`, invalid, "data"},
 		{start + `"data":{"p":"` + strings.Repeat("x", flow.MaxEventBytes) + `"}}`, invalid, "data"},
 		{start + `"data":{"p":` + strings.Repeat("[", 1000) + strings.Repeat("]", 1000) + `}}`, invalid, "data"},
@@ -161,6 +166,13 @@ func TestP35StructuredCloudEvents(t *testing.T) {
 		p := a.send("POST", "/w/events", c.body, asCloud).refused(c.code, c.field)
 		if !strings.Contains(p.Detail, c.field) || len(a.node.triggers) != 0 {
 			t.Errorf("%.200s: %q, %d calls", c.body, p.Detail, len(a.node.triggers))
+		}
+	}
+	a := newAPI(t)
+	for _, name := range []string{"specversion", "id", "source", "type", "data"} {
+		missing := strings.Replace(cloudEvent("7", `{}`), `"`+name+`"`, `"other"`, 1)
+		if p := a.send("POST", "/w/events", missing, asCloud).refused(invalid, name); p.Detail != name+" is required" {
+			t.Errorf("without %s the answer is %q", name, p.Detail)
 		}
 	}
 }
@@ -225,7 +237,7 @@ func TestEventIDsRefused(t *testing.T) {
 // P20, S99: the key that the caller resolved is any text, and reaches the node as it is.
 func TestP20_S99ResolvedKeys(t *testing.T) {
 	for sent, want := range map[string]string{
-		"acme": "acme", "": "", " acme\t": "acme", "%20acme%09": " acme\t", "caf%C3%A9%20100%25": "café 100%", "café": "café", `"a"`: `"a"`, "a+b": "a+b",
+		"acme": "acme", "": "", " " + "acme\t": "acme", "%20acme%09": " acme\t", "caf%C3%A9%20100%25": "café 100%", "café": "café", `"a"`: `"a"`, "a+b": "a+b",
 		"%00": "\x00", "a/b": "a/b", "..": "..", "*": "*", url.PathEscape(strings.Repeat("\x01", 1024)): strings.Repeat("\x01", 1024),
 	} {
 		for _, form := range []func(*http.Request){as(wire.ContentJSON), asLines, cloudHeaders("7")} {
@@ -237,7 +249,7 @@ func TestP20_S99ResolvedKeys(t *testing.T) {
 		}
 	}
 	a := newAPI(t)
-	for _, sent := range []string{"%", "%4", "%zz", "\xff", "%ff", "%C0%80", strings.Repeat("k", 1025)} {
+	for _, sent := range []string{"%", "%4", "%zz", "%4z", "\xff", "%ff", "%C0%80", strings.Repeat("k", 1025)} {
 		if p := a.send("POST", "/w/events", `{}`, header(wire.HeaderKey, sent)).refused(invalid, wire.HeaderKey); p.Status != 422 {
 			t.Errorf("the key %.50q answers %d", sent, p.Status)
 		}

@@ -16,6 +16,7 @@
 //	exchange.go  one request and its one response, in reused buffers
 //	reader.go    a strict reader of JSON that names the field it refuses
 //	append.go    writers of the responses that must be fast
+//	event.go     events: one or many, in five forms; cloudevent.go has three of them
 //	problem.go   the table of problems
 //	metrics.go   what Prometheus sees
 //	openapi.json the API for programs; tests hold it to the code

@@ -146,7 +146,7 @@ func (x *exchange) takeEvents(form eventForm) ([]wire.TriggerEvent, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, own := &x.reader, bytes.Clone(x.in)
+	r, own, id := &x.reader, bytes.Clone(x.in), ""
 	switch form {
 	case formLines:
 		return r.lines(own, key)
@@ -155,19 +155,17 @@ func (x *exchange) takeEvents(form eventForm) ([]wire.TriggerEvent, error) {
 	case formStructured:
 		r.reset(own)
 		return alone(r.cloudEvent(), r.end(), "data")
-	}
-	event := wire.TriggerEvent{}
-	switch {
-	case form == formBinary:
-		if event.ID, err = x.cloudID(); err != nil {
+	case formBinary:
+		if id, err = x.cloudID(); err != nil {
 			return nil, err
 		}
-	case key != "":
-		event.ID = string(idOfKey) + key
+	case formPlain:
+		if key != "" {
+			id = string(idOfKey) + key
+		}
 	}
 	r.reset(own)
-	event.Body = r.event()
-	return alone(event, r.end(), "body")
+	return alone(wire.TriggerEvent{Body: r.event(), ID: id}, r.end(), "body")
 }
 
 // alone is the list of one event, once it is read and checked. place is what an error
@@ -305,7 +303,7 @@ func ofEvent(p *wire.Problem) bool {
 	case wire.CodeInvalid, wire.CodeBufferFull:
 		return true
 	case wire.CodeConfiguration:
-		return p.Field != "trigger"
+		return p.Field != "trigger" && p.Field != "key" // what is declared, and the header Pyrula-Key
 	}
 	return false
 }

@@ -197,10 +197,12 @@ func TestR22AllAreCheckedFirst(t *testing.T) {
 
 // R22: the same of a batch of CloudEvents.
 func TestR22AllCloudEventsAreCheckedFirst(t *testing.T) {
+	huge := `{"p":"` + strings.Repeat("x", flow.MaxEventBytes) + `"}`
 	for _, c := range []struct{ event, code, field string }{
 		{`7`, invalid, ""},
 		{cloudEvent("x", `[]`), invalid, ".data"},
 		{cloudEvent("x", `null`), invalid, ".data"},
+		{cloudEvent("x", huge), invalid, ".data"},
 		{cloudEvent("", `{}`), invalid, ".id"},
 		{strings.Replace(cloudEvent("x", `{}`), "1.0", "0.3", 1), invalid, ".specversion"},
 		{strings.Replace(cloudEvent("x", `{}`), `"type"`, `"Type"`, 1), unknown, ".Type"},
@@ -317,6 +319,8 @@ func TestAllRefusedAlike(t *testing.T) {
 		}
 	}
 	a := newAPI(t)
+	a.send("POST", "/keyed/events", "{}\n{}", asLines).refused(config, "key")
+	a.send("POST", "/keyed/events", "{}\n{}", asLines, header(wire.HeaderKey, "a")).lines()
 	if got := a.send("POST", "/w/events", `{"x":"odd key"}`+"\n"+`{"x":"odd key"}`, asLines).lines(); len(got) != 2 || got[1].Problem == nil {
 		t.Errorf("two events whose keys can't be computed answer %+v, want a result each", got)
 	}

@@ -50,6 +50,8 @@ func (n *fakeNode) Trigger(_ context.Context, workflow string, key *string, even
 			errs[i] = fmt.Errorf("%q: %w", workflow, flow.ErrUnknownWorkflow)
 		case workflow == "untriggered":
 			errs[i] = &flow.FieldError{Kind: flow.ErrConfiguration, Field: "trigger", Want: "is not declared by the workflow"}
+		case workflow == "keyed" && key == nil:
+			errs[i] = &flow.FieldError{Kind: flow.ErrConfiguration, Field: "key", Want: "must be given: it is a function"}
 		case says("too many"):
 			errs[i] = fmt.Errorf("shard 3: %w", &flow.BufferFull{Key: flow.KeyID{Workflow: workflow, Value: "acme"}, Events: 10_000, Bytes: 1, Room: fakeRoom})
 		case says("odd key"):

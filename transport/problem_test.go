@@ -141,6 +141,12 @@ func TestProblemOf(t *testing.T) {
 			t.Errorf("%v becomes %+v, want %s, field %q, detail %q", c.err, p, c.code, c.field, c.detail)
 		}
 	}
+	for room, ms := range map[flow.Span]int64{-flow.Second: 1000, 0: 1000, 1: 100, 100 * flow.Millisecond: 100, 100*flow.Millisecond + 1: 101, 90 * flow.Second: 90_000} {
+		full := &flow.BufferFull{Key: flow.KeyID{Workflow: "w", Value: "a"}, Events: 7, Room: room}
+		if p := ProblemOf(fmt.Errorf("x: %w", full)); p.Code != wire.CodeBufferFull || p.RetryAfterMS != ms || !p.Retryable || p.Key != "a" || p.Detail != full.Error() {
+			t.Errorf("a batch that lasts %d ns more gives %+v, want %d ms", room, p, ms)
+		}
+	}
 	bare := &wire.Problem{Code: wire.CodeOverloaded, Detail: "d", Gate: "limit", Key: "k", RetryAfterMS: 7}
 	want := &wire.Problem{
 		Type: "/v1/problems/overloaded", Title: "Overloaded", Status: 429, Detail: "d", Code: wire.CodeOverloaded,

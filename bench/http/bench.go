@@ -48,6 +48,8 @@ func (o *options) run(ctx context.Context, out io.Writer) (err error) {
 		return b.soakRuns(ctx)
 	case b.snapshots:
 		return b.snapshotCost(ctx)
+	case b.windows > 0:
+		return b.windowed(ctx)
 	}
 	for _, keys := range o.keys {
 		if err := b.forKeys(ctx, keys); err != nil {
@@ -74,8 +76,12 @@ func (o *options) check() error {
 	switch {
 	case o.reps < 1 || o.tries < 1 || o.dur <= 0 || o.warm < 0:
 		return errors.New("-reps, -tries and -dur must be positive, -warm not negative")
-	case slices.Max(o.batch) > wire.MaxBatch:
+	case !o.eventful && slices.Max(o.batch) > wire.MaxBatch:
 		return fmt.Errorf("-batch must be at most %d", wire.MaxBatch)
+	case slices.Max(o.batch) > wire.MaxEvents:
+		return fmt.Errorf("-batch must be at most %d with -events", wire.MaxEvents)
+	case o.windows < 0 || o.window <= 0:
+		return errors.New("-windows must not be negative, and -window must be positive")
 	case o.profile != "" && o.addr != "":
 		return errors.New("-profile needs a server of its own: leave -addr out")
 	case o.gates && o.max < 1:
@@ -86,12 +92,12 @@ func (o *options) check() error {
 
 // checkDurability checks the flags of what stops and starts a server.
 func (o *options) checkDurability() error {
-	durability := o.soak > 0 || o.recovery || o.snapshots
+	durability := o.soak > 0 || o.recovery || o.snapshots || o.windows > 0
 	switch {
 	case o.soak < 0 || o.rest < 0:
 		return errors.New("-soak and -rest must not be negative")
 	case durability && o.addr != "":
-		return errors.New("-soak, -recovery and -snapshots need a server of their own: leave -addr out")
+		return errors.New("-soak, -recovery, -snapshots and -windows need a server of their own: leave -addr out")
 	case o.soak > 0 && o.fused:
 		return errors.New("-soak completes and claims in two requests: leave -fused out")
 	case (o.recovery || o.snapshots) && (o.runs < 1 || o.perSec < 1):
@@ -108,9 +114,12 @@ func (b *bench) shapes(ctx context.Context, keys, clients int) error {
 	}
 	for _, j.batch = range b.batch {
 		var err error
-		if len(b.backlog) > 0 {
+		switch {
+		case b.eventful:
+			err = b.events(ctx, j, clients)
+		case len(b.backlog) > 0:
 			err = b.standing(ctx, j, clients)
-		} else {
+		default:
 			err = b.cycles(ctx, j, clients)
 		}
 		if err != nil {

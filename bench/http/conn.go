@@ -9,6 +9,8 @@ import (
 	"net"
 	"strconv"
 	"time"
+
+	"github.com/pyrula/pyrula-node/flow/wire"
 )
 
 // Bounds of an answer.
@@ -29,6 +31,7 @@ var errAnswer = errors.New("not an HTTP/1.1 answer that this client reads")
 //
 // It is for one goroutine. After an error it isn't used again.
 type conn struct {
+	kind string // media type of what is sent
 	net  net.Conn
 	in   *bufio.Reader
 	host string
@@ -46,7 +49,7 @@ func dial(host string) (*conn, error) {
 }
 
 func newConn(c net.Conn, host string) *conn {
-	return &conn{net: c, in: bufio.NewReaderSize(c, 32<<10), host: host}
+	return &conn{kind: wire.ContentJSON, net: c, in: bufio.NewReaderSize(c, 32<<10), host: host}
 }
 
 // Close closes the connection.
@@ -61,7 +64,7 @@ type statusError struct {
 // Error says what the server said.
 func (e *statusError) Error() string { return fmt.Sprintf("status %d: %s", e.status, e.body) }
 
-// do sends a request with a JSON body and returns the answer's body, which is valid
+// do sends a request with a body of the connection's media type and returns the answer's body, which is valid
 // until the next call. An answer that isn't 2xx is a *statusError; the connection is
 // good after one.
 func (c *conn) do(method, path string, body []byte) ([]byte, error) {
@@ -82,7 +85,9 @@ func (c *conn) send(method, path string, body []byte) error {
 	b = append(b, path...)
 	b = append(b, " HTTP/1.1\r\nHost: "...)
 	b = append(b, c.host...)
-	b = append(b, "\r\nContent-Type: application/json\r\nContent-Length: "...)
+	b = append(b, "\r\nContent-Type: "...)
+	b = append(b, c.kind...)
+	b = append(b, "\r\nContent-Length: "...)
 	b = strconv.AppendInt(b, int64(len(body)), 10)
 	b = append(b, "\r\n\r\n"...)
 	b = append(b, body...)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -26,6 +27,23 @@ var scrapeClient = http.Client{Timeout: time.Minute}
 
 // scrape asks a node for its metrics.
 func scrape(host string) (gauges, error) {
+	text, err := scraped(host)
+	if err != nil {
+		return nil, err
+	}
+	return parseGauges(bytes.NewReader(text))
+}
+
+// scrapeBuckets asks a node for one of its histograms.
+func scrapeBuckets(host, name string) (histogram, error) {
+	text, err := scraped(host)
+	if err != nil {
+		return nil, err
+	}
+	return parseBuckets(text, name)
+}
+
+func scraped(host string) ([]byte, error) {
 	resp, err := scrapeClient.Get("http://" + host + wire.PathMetrics)
 	if err != nil {
 		return nil, fmt.Errorf("ask for metrics: %w", err)
@@ -34,7 +52,11 @@ func scrape(host string) (gauges, error) {
 	if resp.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("ask for metrics: %s", resp.Status)
 	}
-	return parseGauges(resp.Body)
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxBodyBytes))
+	if err != nil {
+		return nil, fmt.Errorf("ask for metrics: %w", err)
+	}
+	return text, nil
 }
 
 // parseGauges reads Prometheus' text format, in which no label of a node has a space

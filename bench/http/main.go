@@ -8,7 +8,8 @@
 // temporary data directory, and every repetition gets a fresh one; with -profile it is
 // the same node with a door for profiles.
 //
-// With -soak, -recovery and -snapshots it measures what durability costs instead: what
+// With -events and -windows it measures events in place of cycles, and windows that are
+// open at once. With -soak, -recovery and -snapshots it measures what durability costs instead: what
 // grows while runs end, how long a start takes, what snapshots do to claims.
 package main
 
@@ -34,8 +35,11 @@ type options struct {
 	fused, gates                 bool
 	addr, fsync, profile         string
 
-	recovery, snapshots bool
-	soak, runs, perSec  int
+	recovery, snapshots, eventful bool
+
+	windows            int
+	window             time.Duration
+	soak, runs, perSec int
 }
 
 func main() {
@@ -76,6 +80,9 @@ func (o *options) declare() {
 	flag.BoolVar(&o.recovery, "recovery", false, "measure a start over -runs queued runs: after kill -9, and after SIGTERM")
 	flag.BoolVar(&o.snapshots, "snapshots", false, "measure claims over -runs queued runs, each with a key of its own, while snapshots are taken and in between; -reps rounds of them")
 	flag.IntVar(&o.runs, "runs", 1_000_000, "with -recovery and -snapshots: queued runs")
+	flag.BoolVar(&o.eventful, "events", false, "send events to a Collect of 100 instead, -batch of them a request")
+	flag.IntVar(&o.windows, "windows", 0, "open so many windows at once, one event in each, and measure what they cost and how late they fire")
+	flag.DurationVar(&o.window, "window", time.Minute, "with -windows: how long a window is")
 	flag.IntVar(&o.perSec, "rate", 5000, "with -snapshots: cycles a second, of all clients together")
 }
 

@@ -13,6 +13,8 @@ import (
 type policy struct {
 	max  int // Limit
 	rate int // per second and burst; 0 is no Rate
+
+	trigger string // in place of the gates, as JSON; empty for none
 }
 
 // openGates never bind: what is measured is the bookkeeping.
@@ -20,6 +22,9 @@ var openGates = policy{max: 1000, rate: 1_000_000}
 
 // declaration is the body of PUT /v1/workflows/{name}.
 func (p policy) declaration() []byte {
+	if p.trigger != "" {
+		return []byte(`{"version":"1","trigger":` + p.trigger + `}`)
+	}
 	b := fmt.Appendf(nil, `{"version":"1","limit":{"key":"tenant","max":%d}`, p.max)
 	if p.rate > 0 {
 		b = fmt.Appendf(b, `,"rate":{"key":"tenant","per_second":%d,"burst":%d}`, p.rate, p.rate)

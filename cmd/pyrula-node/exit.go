@@ -52,7 +52,8 @@ var exits = []exit{
 			anyOf(pyrula.ErrConfiguration, pyrula.ErrInvalid, pyrula.ErrTooLarge)(err)
 	}},
 	{exitUnreachable, "unreachable", "no server, or it can't take this now; the same command again is safe", anyOf(
-		pyrula.ErrUnreachable, pyrula.ErrNotReady, pyrula.ErrServerBusy, pyrula.ErrOverloaded, pyrula.ErrArchiveBehind, pyrula.ErrOutcomeUnknown)},
+		pyrula.ErrUnreachable, pyrula.ErrNotReady, pyrula.ErrServerBusy, pyrula.ErrOverloaded, pyrula.ErrArchiveBehind, pyrula.ErrBufferFull,
+		pyrula.ErrOutcomeUnknown)},
 	{exitOther, "failure", "any other failure", func(error) bool { return true }},
 }
 

@@ -36,7 +36,8 @@ type fakeAnswer struct {
 // newFakeAPI reads one answer a line: METHOD PATH STATUS BODY. Several for one method and
 // path are given in order, the last one again and again. Lines with # are comments. The
 // status 0 breaks the connection. A body
-// that begins with "run:" has some fields of a status object, "list:" several such, "problem:" a problem's.
+// that begins with "run:" has some fields of a status object, "list:" several such, "problem:" a problem's;
+// one that begins with "lines:" is a JSON array whose entries stand on a line each.
 func newFakeAPI(text string) (*fakeAPI, error) {
 	f := &fakeAPI{answers: map[string][]fakeAnswer{}}
 	for line := range strings.Lines(text) {
@@ -93,6 +94,16 @@ func fullBody(status int, body string) (string, error) {
 			return "", err
 		}
 		whole = map[string]any{"runs": some, "next_cursor": "c2"}
+	case "lines":
+		var some []json.RawMessage
+		if err := json.Unmarshal([]byte(rest), &some); err != nil {
+			return "", err
+		}
+		var text strings.Builder
+		for _, one := range some {
+			text.Write(append(one, '\n'))
+		}
+		return text.String(), nil
 	case "problem":
 		p := wire.Problem{Status: status}
 		if err := json.Unmarshal([]byte(rest), &p); err != nil {
@@ -131,8 +142,11 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	}
 	kind := wire.ContentJSON
-	if left[0].status >= 400 {
+	switch {
+	case left[0].status >= 400:
 		kind = wire.ContentProblem
+	case r.Header.Get("Content-Type") == wire.ContentNDJSON:
+		kind = wire.ContentNDJSON
 	}
 	w.Header().Set("Content-Type", kind)
 	w.WriteHeader(left[0].status)

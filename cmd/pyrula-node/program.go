@@ -87,7 +87,7 @@ func (p *program) root() *cobra.Command {
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return &usageError{c.CommandPath(), flagFault(err)} })
 	root.AddCommand(p.devCommand(), p.serveCommand(), p.demoCommand(), p.configCommand(), p.versionCommand())
-	root.AddCommand(p.runsCommand(), p.workflowsCommand(), p.schedulesCommand())
+	root.AddCommand(p.runsCommand(), p.workflowsCommand(), p.schedulesCommand(), p.sendingCommand(), p.keysCommand())
 	root.AddCommand(p.journalCommand(), p.snapshotCommand())
 	return root
 }

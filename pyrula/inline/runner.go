@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/pyrula/pyrula-node/actors"
+	"github.com/pyrula/pyrula-node/actors/keyexpr"
 	"github.com/pyrula/pyrula-node/persistence/volatile"
 	"github.com/pyrula/pyrula-node/pyrula"
 	"github.com/pyrula/pyrula-node/pyrula/inline/internal/loopback"
@@ -113,8 +114,11 @@ func (m *machine) start() error {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	m.engine = volatile.New(nodeName, shards)
-	var err error
-	if m.node, err = actors.Open(actors.Config{Engine: m.engine, Logger: m.log}); err != nil {
+	expressions, err := keyexpr.New()
+	if err != nil {
+		return err
+	}
+	if m.node, err = actors.Open(actors.Config{Engine: m.engine, Logger: m.log, Expressions: expressions}); err != nil {
 		return err
 	}
 	if err := m.engine.Start(ctx); err != nil {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/pyrula/pyrula-node/actors"
+	"github.com/pyrula/pyrula-node/actors/keyexpr"
 	"github.com/pyrula/pyrula-node/flow/wire"
 	"github.com/pyrula/pyrula-node/persistence/enginetest"
 	"github.com/pyrula/pyrula-node/pyrula"
@@ -94,7 +95,9 @@ func (s *stage) open(places int, workflows ...pyrula.Definition) {
 // start opens a node over the log as it is.
 func (s *stage) start() {
 	s.Helper()
-	n, err := actors.Open(actors.Config{Engine: s.node.mem})
+	expressions, err := keyexpr.New()
+	s.must(err)
+	n, err := actors.Open(actors.Config{Engine: s.node.mem, Expressions: expressions})
 	if err != nil {
 		s.Fatal(err)
 	}

@@ -16,6 +16,13 @@
 // one: see package inline. What fails says what the run was waiting for and shows its
 // journal.
 //
+// A workflow whose runs are made of events is tested in the same way: send events with
+// [pyrula.Trigger] and Env.Client, let the window pass, and look at [Runs].
+//
+//	_, err := pyrula.Trigger(t.Context(), env.Client, Reindex, Edit{Page: "home"})
+//	env.Advance(48 * time.Hour) // the Window of its Debounce
+//	got := pyrulatest.Result(env, pyrulatest.Runs(env, Reindex)[0])
+//
 // # Virtual time
 //
 // The test runs in a bubble of testing/synctest. Its clock stands at the beginning of the
@@ -35,6 +42,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -135,6 +143,28 @@ func Failure[Out any](env *Env, h *pyrula.Handle[Out]) *pyrula.RunFailed {
 		env.t.Fatalf("gave %v, want a failed run\n%s", err, env.Explain(h.ID))
 	}
 	return failed
+}
+
+// Runs are the runs of a workflow that there are once nothing moves, the oldest first: also
+// those that events or a schedule have made. A run of events is as old as the first of them.
+func Runs[In, Out any](env *Env, w *pyrula.Workflow[In, Out]) []*pyrula.Handle[Out] {
+	env.t.Helper()
+	synctest.Wait()
+	var all []*pyrula.Handle[Out]
+	for q := (pyrula.ListQuery{Workflow: w.Name()}); ; {
+		page, err := env.Client.List(env.t.Context(), q)
+		if err != nil {
+			env.t.Fatalf("list the runs of workflow %q: %v", w.Name(), err)
+		}
+		for i := range page.Runs {
+			all = append(all, w.Handle(env.Client, page.Runs[i].RunID))
+		}
+		if page.NextCursor == nil {
+			slices.Reverse(all)
+			return all
+		}
+		q.Cursor = *page.NextCursor
+	}
 }
 
 // await waits for a run's end and fails unless it is this one.

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/pyrula/pyrula-node/actors"
+	"github.com/pyrula/pyrula-node/actors/keyexpr"
 	"github.com/pyrula/pyrula-node/flow"
 	"github.com/pyrula/pyrula-node/flow/wire"
 	"github.com/pyrula/pyrula-node/persistence"
@@ -125,8 +126,13 @@ func (n *Node) start(ctx context.Context) error {
 	if err := n.openArchive(); err != nil {
 		return err
 	}
+	expressions, err := keyexpr.New()
+	if err != nil {
+		return err
+	}
 	n.actors, err = actors.Open(actors.Config{
-		Engine: n.engine, Fatal: n.cfg.Fatal, Logger: n.cfg.Logger,
+		Expressions: expressions,
+		Engine:      n.engine, Fatal: n.cfg.Fatal, Logger: n.cfg.Logger,
 		Observer: observer{metrics}, Refuse: n.refuse, MaxRuns: n.cfg.MaxRuns,
 		Archive: n.archive, Sync: n.engine.Sync, AcceptArchiveLoss: n.cfg.AcceptArchiveLoss, RecentFor: flow.Span(n.cfg.RecentFor), RecentRuns: n.cfg.RecentRuns,
 	})
