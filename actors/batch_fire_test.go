@@ -266,6 +266,9 @@ func TestP38P73WorkerWithoutATrigger(t *testing.T) {
 				if key, list := w.numbers(string(g[0].Params)); key != "a" || !slices.Equal(list, []int{1, 2}) {
 					t.Errorf("its run has %q %v", key, list)
 				}
+				if gates := w.status(w.id(g[0].RunID)).Gates; c.alive == "2" && (len(gates) != 1 || gates[0].KeyName == "tenant" && gates[0].Key != "") {
+					t.Errorf("it runs under %+v", gates) // its params have no tenant
+				}
 				if w.complete(g[0]) != "completed" {
 					t.Error("it doesn't end")
 				}

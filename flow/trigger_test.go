@@ -274,7 +274,12 @@ func TestP36_P70LargestBatchFits(t *testing.T) {
 		Key: KeyID{Workflow: strings.Repeat("w", MaxNameBytes), Value: key}, Payload: events[:MaxEventBytes],
 		IdempotencyKey: strings.Repeat("i", MaxEventIDBytes), Until: MaxInstant,
 	}}
-	if diff := cmp.Diff(rec, decoded(t, encoded(rec))); diff != "" {
+	got := decoded(t, encoded(rec))
+	if !bytes.Equal(got.Payload, rec.Payload) {
+		t.Errorf("the largest event has %d bytes, want %d", len(got.Payload), len(rec.Payload))
+	}
+	got.Payload, rec.Payload = nil, nil
+	if diff := cmp.Diff(rec, got); diff != "" {
 		t.Errorf("the largest event (-want +got):\n%s", diff)
 	}
 }

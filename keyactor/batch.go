@@ -3,6 +3,7 @@ package keyactor
 import (
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/tidwall/gjson"
 
@@ -15,7 +16,7 @@ type batch struct {
 	run      flow.RunID // what the batch will be; tells it from earlier ones (R8)
 	opened   flow.Instant
 	deadline flow.Instant
-	due      bool         // the deadline has passed, and no worker was alive
+	due      bool // the deadline has passed, and no worker was alive
 	count    int64
 	size     int64  // bytes of the events alone
 	events   []byte // with commas between
@@ -53,6 +54,11 @@ func (k *Key) Opens(in *flow.Input) bool {
 // event takes an event into the open batch, or opens one; what it fills is cut in the
 // same step (P67).
 func (k *Key) event(now flow.Instant, in *flow.Input, out *flow.Out) {
+	if len(in.Payload) > flow.MaxEventBytes || len(in.IdempotencyKey) > flow.MaxEventIDBytes {
+		// A batch over its bounds could not be read back: its caller has checked, and so is this.
+		out.Err = flow.Invalid("event", "must be at most "+strconv.Itoa(flow.MaxEventBytes)+" bytes, and its id at most "+strconv.Itoa(flow.MaxEventIDBytes))
+		return
+	}
 	if k.batch.has(in.IdempotencyKey) {
 		e := out.Effect(flow.EffAnswer)
 		e.Flags = flow.FlagRepeat

@@ -3,6 +3,7 @@ package keyactor
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/pyrula/pyrula-node/flow"
@@ -373,7 +374,7 @@ func TestS76_P67RepeatsAreOfOneBatch(t *testing.T) {
 func TestP67_R8NoBatchWithoutAnID(t *testing.T) {
 	w := testWorld(t)
 	w.def = collect(2, second, 0)
-	first := w.eventOf(keyX, padded("a", flow.MaxBatchBytes), "")
+	first := w.eventOf(keyX, padded("a", flow.MaxEventBytes), strings.Repeat("i", flow.MaxEventIDBytes))
 	next := w.eventOf(keyX, padded("b", 0), "")
 	next.Burst = 1 // declared since: there is no room, so the event opens the next batch
 	for _, in := range []flow.Input{first, next} {
@@ -396,10 +397,12 @@ func panics(f func()) (yes bool) {
 // TestP70OneEventOverTheBound: an event that is too large for any buffer is refused also by a
 // key that has none: what it kept, no snapshot could be read with.
 func TestP70OneEventOverTheBound(t *testing.T) {
-	for name, size := range map[string]int{"with its id": flow.MaxEventBytes, "alone": flow.MaxEventBytes + 1} {
+	for name, c := range map[string]struct{ size, id int }{
+		"event": {flow.MaxEventBytes + 1, 0}, "id": {20, flow.MaxEventIDBytes + 1},
+	} {
 		w := testWorld(t)
 		w.def = debounce(second, 0)
-		in := w.eventOf(keyX, padded("a", size), "id")
+		in := w.eventOf(keyX, padded("a", c.size), strings.Repeat("i", c.id))
 		w.decide(&in)
 		if w.out.Err == nil || len(w.out.Records)+len(w.out.Effects) != 0 {
 			t.Errorf("%s: error %v, %d records", name, w.out.Err, len(w.out.Records))

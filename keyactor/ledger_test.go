@@ -18,6 +18,9 @@ type ledger struct {
 	taken map[flow.KeyID][]string // all events that were acknowledged, in order
 	runs  map[flow.KeyID][]string // those that are in runs, in the order of the runs
 	made  []flow.RunID            // the runs, in their order
+
+	shown  []byte // parameters that were read last, and their events
+	events []string
 }
 
 // gathered is an open batch.
@@ -25,6 +28,7 @@ type gathered struct {
 	run      flow.RunID // drawn when it was opened
 	opened   flow.Instant
 	deadline flow.Instant
+	first    flow.Instant // the deadline when it was opened
 	due      bool
 	events   []string
 	ids      []string
@@ -39,6 +43,8 @@ type outcome struct {
 	repeat bool
 	full   bool       // refused
 	names  flow.RunID // the run in the answer
+	opens  *gathered
+	moves  flow.Instant // the deadline that the event writes; zero if it stays
 }
 
 // cut is a batch that became a run. by is the id of the event that filled it.
@@ -67,14 +73,16 @@ func (g *gathered) quiet(now flow.Instant, in *flow.Input) flow.Instant {
 // restart is the window that begins again. What has passed already is no deadline that
 // somebody would look for: a longest wait that is over since it was declared ends now, and
 // a deadline that has come stays.
-func (g *gathered) restart(now flow.Instant, in *flow.Input) {
+func (g *gathered) restart(now flow.Instant, in *flow.Input) (moved flow.Instant) {
 	at := g.quiet(now, in)
 	if at <= now && g.deadline > now {
 		at = now + 1
 	}
 	if at > now && at != g.deadline {
 		g.deadline, g.due = at, false
+		return at
 	}
+	return 0
 }
 
 // fits is the bound of a key's buffer (P70): events, and bytes of events and ids.
@@ -106,10 +114,11 @@ func (l *ledger) event(now flow.Instant, in *flow.Input) (o outcome) {
 		if !collects(in) {
 			g.deadline = g.quiet(now, in)
 		}
-		l.open[in.Key] = g
+		g.first = g.deadline
+		l.open[in.Key], o.opens = g, g
 		o.kinds = append(o.kinds, flow.RecBatchOpened)
 	} else if !collects(in) {
-		g.restart(now, in)
+		o.moves = g.restart(now, in)
 	}
 	o.kinds = append(o.kinds, flow.RecEvent)
 	g.events = append(g.events, string(in.Payload))
@@ -158,6 +167,7 @@ func (l *ledger) answer(in *flow.Input, o *outcome) {
 			l.w.fail("record %v of key %v", rec.Kind, rec.Key)
 		}
 		if rec.Kind != flow.RecBatchCut || len(cuts) == 0 {
+			l.record(in, o, rec)
 			continue
 		}
 		want := flow.Fields{
@@ -189,9 +199,25 @@ func (l *ledger) answer(in *flow.Input, o *outcome) {
 	}
 }
 
+// record compares a record that isn't a cut.
+func (l *ledger) record(in *flow.Input, o *outcome, rec *flow.Record) {
+	want := flow.Fields{Key: in.Key}
+	switch {
+	case rec.Kind == flow.RecBatchOpened && o.opens != nil:
+		want.Run, want.Until = o.opens.run, o.opens.first
+	case rec.Kind == flow.RecEvent:
+		want.Payload, want.IdempotencyKey, want.Until = in.Payload, in.IdempotencyKey, o.moves
+	case rec.Kind == flow.RecBatchDue && l.open[in.Key] != nil:
+		want.Run = l.open[in.Key].run
+	}
+	if !same(&rec.Fields, &want) {
+		l.w.fail("the record %v is %+v, want %+v", rec.Kind, rec.Fields, want)
+	}
+}
+
 func same(a, b *flow.Fields) bool {
-	return a.Key == b.Key && a.Run == b.Run && a.Stamp == b.Stamp && a.Number == b.Number && a.Order == b.Order &&
-		a.IdempotencyKey == b.IdempotencyKey && len(a.Payload) == 0
+	return a.Key == b.Key && a.Run == b.Run && a.Stamp == b.Stamp && a.Number == b.Number && a.Order == b.Order && a.Until == b.Until &&
+		a.IdempotencyKey == b.IdempotencyKey && bytes.Equal(a.Payload, b.Payload)
 }
 
 // refusal tells of the buffer as it is.
@@ -214,9 +240,7 @@ type triggered struct {
 }
 
 func (l *ledger) read(params []byte) (events []string, t triggered) {
-	dec := json.NewDecoder(bytes.NewReader(params))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&t); err != nil || dec.More() || t.Count != int64(len(t.Events)) {
+	if err := json.Unmarshal(params, &t); err != nil || t.Count != int64(len(t.Events)) {
 		l.w.fail("the parameters count %d events and have %d: %v", t.Count, len(t.Events), err)
 	}
 	for _, e := range t.Events {
@@ -261,8 +285,12 @@ func (l *ledger) state(key flow.KeyID) {
 		l.w.fail("the batch is %+v until %d, want %+v", k.ViewBatch(), at, view)
 	}
 	var events []string
-	if open {
+	switch {
+	case open && bytes.Equal(params, l.shown):
+		events = l.events
+	case open:
 		events, _ = l.read(params)
+		l.shown, l.events = params, slices.Clip(events)
 	}
 	if !slices.Equal(ids, g.ids) || !slices.Equal(append(slices.Clip(l.runs[key]), events...), l.taken[key]) {
 		l.w.fail("runs have %v and the buffer %v with ids %q, acknowledged were %v", l.runs[key], events, ids, l.taken[key])
