@@ -193,7 +193,10 @@ type lateness struct {
 
 // BatchFired implements actors.Observer.
 func (l *lateness) BatchFired(f actors.BatchFired) {
-	for have := l.most.Load(); int64(f.Late) > have && !l.most.CompareAndSwap(have, int64(f.Late)); have = l.most.Load() {
+	for have := l.most.Load(); int64(f.Late) > have; have = l.most.Load() {
+		if l.most.CompareAndSwap(have, int64(f.Late)) {
+			break
+		}
 	}
 	l.fired.Add(1)
 }

@@ -362,7 +362,7 @@ func (s *sender) conserved() {
 // event is in no run or in two, one that isn't is in two, a run counts others than it has, a
 // repeat is answered otherwise than the first, the order of a key's events is lost, a batch
 // fires early, or buffered events reach no run.
-func TestS77S80P67P66EventsAreConserved(t *testing.T) {
+func TestD5_5S77S80P67P66EventsAreConserved(t *testing.T) {
 	for number := range uint64(eventTrials) {
 		how := setup{shards: 3, recentFor: 20 * flow.Second}
 		if number%2 == 0 {

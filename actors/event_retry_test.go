@@ -171,8 +171,8 @@ func TestR12P72WhatReadersSeeOfABatch(t *testing.T) {
 			w.Helper()
 			all, err := w.Stats(w.life)
 			must(w, err)
-			got := actorsStats{}["sync"]
-			if got = all["sync"]; got == nil {
+			got := all["sync"]
+			if got == nil {
 				got = &actors.WorkflowStats{}
 			}
 			if got.Events != events || got.Batches != batches || got.Due != due {

@@ -157,10 +157,10 @@ func (s *shard) takeEvents(m *eventsMsg) {
 	results := make([]arrived, len(m.events))
 	var told EventCount
 	for i := range m.events {
-		repeat := false
-		results[i], repeat = s.takeEvent(m.def, &m.events[i])
+		got, repeat := s.takeEvent(m.def, &m.events[i])
+		results[i] = got
 		switch {
-		case results[i].err != nil:
+		case got.err != nil:
 			told.Refused++
 		case repeat:
 			told.Repeated++

@@ -19,7 +19,7 @@ const (
 	// its stamp: workers of its own version must not wait for one that doesn't answer.
 	resolveFor = 5 * flow.Second
 	maxAsked   = 3
-	// maxWarned bounds the pairs of gates of which a shard remembers that it has warned.
+	// maxWarned bounds what a shard remembers that it has warned of.
 	maxWarned = 1000
 	// sweepKeys bounds the keys that one message looks at for a new declaration.
 	sweepKeys = 1024
@@ -246,17 +246,33 @@ func unnumbered(d *flow.Definition) bool { return !d.Numbered() }
 // equal rank differ: runs that were handed on once stay where they are (P78).
 func (s *shard) warnEqual(run *runactor.Run, def *flow.Definition) {
 	have := gatesText(run.Stamp())
-	pair := run.Workflow() + "\x00" + have + "\x00" + def.GatesHash
-	if s.warned[pair] || len(s.warned) >= maxWarned {
+	if !s.warns(run.Workflow() + "\x00" + have + "\x00" + def.GatesHash) {
 		return
+	}
+	s.node.cfg.Logger.Warn("two declarations of equal rank have different gates: runs that were handed on once stay under theirs",
+		"workflow", run.Workflow(), "run_id", run.ID().String(), "version", run.Stamp().Version, "gates", have,
+		"other_version", def.Version, "other_gates", rulesText(def))
+}
+
+// warnKeyless tells the operator, once for each declaration, that a run has no key under it.
+func (s *shard) warnKeyless(def *flow.Definition, id flow.RunID, err error) {
+	if !s.warns(def.Workflow + "\x00" + def.Version + "\x00" + def.GatesHash) {
+		return
+	}
+	s.node.cfg.Logger.Warn("a run has no key under newer gates: it, and others like it, stay under their own",
+		"run_id", id.String(), "workflow", def.Workflow, "version", def.Version, "err", err)
+}
+
+// warns says whether something is to be warned of: once, within a bound.
+func (s *shard) warns(of string) bool {
+	if s.warned[of] || len(s.warned) >= maxWarned {
+		return false
 	}
 	if s.warned == nil {
 		s.warned = make(map[string]bool)
 	}
-	s.warned[pair] = true
-	s.node.cfg.Logger.Warn("two declarations of equal rank have different gates: runs that were handed on once stay under theirs",
-		"workflow", run.Workflow(), "run_id", run.ID().String(), "version", run.Stamp().Version, "gates", have,
-		"other_version", def.Version, "other_gates", rulesText(def))
+	s.warned[of] = true
+	return true
 }
 
 // handOnHeads hands on what stands at the head of a key's queue and doesn't agree with
@@ -307,6 +323,7 @@ func (s *shard) handOnOne(slot *keySlot, known *judgement, def *flow.Definition,
 	stamp, err := def.Stamp(run.run.Params(), flow.Keys{Eval: s.node.evaluate})
 	if err != nil {
 		*known = judgement{occasion: occasion{def, true}, run: id} // its key under def is none: it stays as it is
+		s.warnKeyless(def, id, err)
 		return true
 	}
 	s.handOn(run, stamp)

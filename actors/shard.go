@@ -69,7 +69,7 @@ type shard struct {
 
 	handed    int             // runs that this turn has handed on
 	announced announced       // what live workers serve
-	warned    map[string]bool // pairs of gates that were warned of
+	warned    map[string]bool // what the log was told of once
 	due       dueBatches
 	fireAt    flow.Instant // when those are looked at again although nobody was announced; zero for never
 	news      uint64

@@ -3,6 +3,7 @@ package flow
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"maps"
 	"slices"
 	"strconv"
@@ -41,7 +42,7 @@ func KeyText(raw []byte) (string, error) {
 	}
 }
 
-var errHalf = Invalid("params", "must be whole Unicode text where it is a key: a half of a surrogate pair is no character")
+var errHalf = Invalid("params", "must be whole Unicode text when used as a key: a half of a surrogate pair is no character")
 
 // wholeText says whether no escape in JSON text is half of a surrogate pair, which
 // decoding replaces by U+FFFD: then two values would share one text.
@@ -82,7 +83,7 @@ func numberText(raw string) (string, error) {
 	}
 	f, err := strconv.ParseFloat(raw, 64)
 	if err != nil {
-		return "", Invalid("params", "must hold numbers that fit a 64-bit float")
+		return "", Invalid("params", "must hold numbers that fit a 64-bit float when used as a key")
 	}
 	if f == float64(int64(f)) && f > -1e15 && f < 1e15 {
 		return strconv.FormatInt(int64(f), 10), nil
@@ -196,6 +197,9 @@ func (k KeySource) parameter(what string, params []byte) (string, error) {
 		return "", nil
 	}
 	text, err := KeyText([]byte(raw))
+	if f, ok := errors.AsType[*FieldError](err); ok {
+		return "", &FieldError{Kind: f.Kind, Field: what + "." + k.Name, Want: f.Want}
+	}
 	if err != nil {
 		return "", err
 	}

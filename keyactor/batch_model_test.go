@@ -55,10 +55,9 @@ func (m *batchModel) event(t *rapid.T) {
 	name := strconv.Itoa(m.sent)
 	size := 0
 	if rapid.IntRange(0, 5).Draw(t, "large") == 0 {
-		size = rapid.SampledFrom([]int{30, 30, 30, 100, 100, 100, 300 << 10, flow.MaxBatchBytes - 9, flow.MaxBatchBytes}).Draw(t, "size")
+		size = rapid.SampledFrom([]int{30, 30, 30, 100, 100, 100, 300 << 10, flow.MaxEventBytes - 9, flow.MaxEventBytes}).Draw(t, "size")
 	}
 	id := rapid.SampledFrom([]string{"", "", "", "i", "j", "k"}).Draw(t, "id")
-	size = min(size, flow.MaxEventBytes-len(id)) // more is refused before it comes here
 	key := rapid.SampledFrom(eventKeys).Draw(t, "key")
 	if rapid.IntRange(0, 9).Draw(t, "written") == 0 {
 		m.lose(key, padded(name, size), id) // and the sender sends it again

@@ -82,9 +82,9 @@ func orders(length int) []string {
 	return all
 }
 
-// TestS80_P66_P67_P68_P72_P33_P34EveryOrder: events and timers around a deadline in every order, for
+// TestD5_5_S80_P66_P67_P68_P72_P33_P34EveryOrder: events and timers around a deadline in every order, for
 // batches that are full at 1, 2 and 3 events and for those that never are.
-func TestS80_P66_P67_P68_P72_P33_P34EveryOrder(t *testing.T) {
+func TestD5_5_S80_P66_P67_P68_P72_P33_P34EveryOrder(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		def  *flow.Definition

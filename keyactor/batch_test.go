@@ -133,8 +133,8 @@ func TestP33CutBeforeTheEvent(t *testing.T) {
 		filled bool
 	}{
 		{flow.MaxBatchBytes, 400 << 10, "[a]", false},
-		{flow.MaxBatchBytes - 2, flow.MaxBatchBytes - 2, "[a] [b]", true},
-		{flow.MaxBatchBytes, flow.MaxBatchBytes - 2, "[a]", false}, // ids count for the bound, not for max_bytes
+		{flow.MaxEventBytes, flow.MaxEventBytes, "[a] [b]", true},
+		{flow.MaxEventBytes + 1, flow.MaxEventBytes, "[a]", false}, // ids count for the bound, not for max_bytes
 		{700 << 10, 700 << 10, "[a] [b]", true},
 		{700 << 10, 700<<10 - 1, "[a]", false},
 	} {
@@ -169,14 +169,15 @@ func TestS78_P70Bounds(t *testing.T) {
 	for name, def := range map[string]*flow.Definition{"debounce": debounce(5*second, 0), "collect": collect(flow.MaxBatchEvents, 5*second, 0)} {
 		w := testWorld(t)
 		w.def = def
-		mustSend(t, w, keyX, padded("a", 9), "i")
-		refused(t, w, keyX, padded("b", flow.MaxBatchBytes-9), "") // the id counts too
-		refused(t, w, keyX, padded("b", flow.MaxBatchBytes-11), "bb")
-		mustSend(t, w, keyX, padded("b", flow.MaxBatchBytes-11), "b")
+		mustSend(t, w, keyX, padded("a", 1000), "i")
+		const room = flow.MaxBatchBytes - 1001 // the id counts too
+		refused(t, w, keyX, padded("b", room+1), "")
+		refused(t, w, keyX, padded("b", room), "b")
+		mustSend(t, w, keyX, padded("b", room-1), "b")
 		before := w.live.key(keyX).Fingerprint()
 		w.advance(w.now.Add(second))
 		refused(t, w, keyX, padded("c", 0), "j")
-		mustSend(t, w, keyX, padded("a", 9), "i") // a repeat is answered like the first, full or not
+		mustSend(t, w, keyX, padded("a", 1000), "i") // a repeat is answered like the first, full or not
 		if got := w.live.key(keyX).Fingerprint(); string(got) != string(before) {
 			t.Fatalf("%s: the buffer changed", name)
 		}
@@ -395,17 +396,27 @@ func panics(f func()) (yes bool) {
 }
 
 // TestP70OneEventOverTheBound: an event that is too large for any buffer is refused also by a
-// key that has none: what it kept, no snapshot could be read with.
+// key that has none: what it kept, no snapshot could be read with. The largest one is taken.
 func TestP70OneEventOverTheBound(t *testing.T) {
-	for name, c := range map[string]struct{ size, id int }{
-		"event": {flow.MaxEventBytes + 1, 0}, "id": {20, flow.MaxEventIDBytes + 1},
+	longest := strings.Repeat("i", flow.MaxEventIDBytes)
+	for _, c := range []struct {
+		size  int
+		id    string
+		taken bool
+	}{
+		{flow.MaxEventBytes + 1, "", false}, {flow.MaxBatchBytes, "", false}, {9, longest + "i", false},
+		{flow.MaxEventBytes, longest, true},
 	} {
 		w := testWorld(t)
 		w.def = debounce(second, 0)
-		in := w.eventOf(keyX, padded("a", c.size), strings.Repeat("i", c.id))
+		in := w.eventOf(keyX, padded("a", c.size), c.id)
 		w.decide(&in)
-		if w.out.Err == nil || len(w.out.Records)+len(w.out.Effects) != 0 {
-			t.Errorf("%s: error %v, %d records", name, w.out.Err, len(w.out.Records))
+		if n := len(w.out.Records) + len(w.out.Effects); (w.out.Err == nil) != c.taken || (n == 0) == c.taken {
+			t.Errorf("%d bytes with an id of %d: error %v, %d records and effects", c.size, len(c.id), w.out.Err, n)
+		}
+		w.commit()
+		if _, err := w.live.restored(keyX); err != nil {
+			t.Errorf("%d bytes with an id of %d: %v", c.size, len(c.id), err)
 		}
 	}
 }

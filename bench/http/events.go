@@ -188,12 +188,12 @@ func (s *process) collected() (footprint, error) {
 }
 
 // await keeps a worker alive until all windows have fired, and reads how late they were.
-func (b *bench) await(ctx context.Context, t target, last time.Time, line *windowLine) error {
+func (b *bench) await(ctx context.Context, t target, last time.Time, line *windowLine) (err error) {
 	c, err := dial(t.host)
 	if err != nil {
 		return err
 	}
-	defer c.Close()
+	defer func() { err = errors.Join(err, c.Close()) }()
 	alive := claimBody("w", t.workflow, 0, 0)
 	for deadline := last.Add(time.Minute); ; {
 		if _, err := c.do("POST", wire.PathClaims, alive); err != nil {

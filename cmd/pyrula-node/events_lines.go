@@ -30,7 +30,7 @@ func (p *program) sendLines(ctx context.Context, a *asker, s *sending) error {
 	if err != nil {
 		return &usageError{err: fmt.Errorf("the events %s: %w", s.source, err)}
 	}
-	defer in.Close() //nolint:errcheck // it was only read
+	defer in.Close() // it was only read
 	reading, stop := context.WithCancel(ctx)
 	defer stop()
 	f := &feed{p: p, a: a, s: s}

@@ -40,7 +40,7 @@ func (c *catcher) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", wire.ContentNDJSON)
 	w.WriteHeader(http.StatusAccepted)
-	io.WriteString(w, strings.Repeat(`{"run_id":null}`+"\n", len(lines))) //nolint:errcheck // the command may have gone
+	io.WriteString(w, strings.Repeat(`{"run_id":null}`+"\n", len(lines)))
 }
 
 // catch starts one and gives its address.
@@ -60,16 +60,16 @@ func refuse(w http.ResponseWriter, status int, code, field string) bool {
 }
 
 // sendFile runs events send with a file of so many lines, numbered from 1.
-func sendFile(t *testing.T, ctx context.Context, addr string, lines int, flags ...string) (code int, stdout, stderr string) {
+func sendFile(ctx context.Context, t *testing.T, addr string, lines int, flags ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var text strings.Builder
 	for n := range lines {
 		fmt.Fprintf(&text, "{\"n\":%d}\n", n+1)
 	}
-	return sendText(t, ctx, addr, text.String(), flags...)
+	return sendText(ctx, t, addr, text.String(), flags...)
 }
 
-func sendText(t *testing.T, ctx context.Context, addr, text string, flags ...string) (code int, stdout, stderr string) {
+func sendText(ctx context.Context, t *testing.T, addr, text string, flags ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "events.ndjson")
 	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
@@ -88,7 +88,7 @@ func sendText(t *testing.T, ctx context.Context, addr, text string, flags ...str
 // or when a request is larger than it may be.
 func TestP35ManyEventsInOrder(t *testing.T) {
 	c := &catcher{}
-	code, stdout, stderr := sendFile(t, t.Context(), catch(t, c), 1203, "-o", "json")
+	code, stdout, stderr := sendFile(t.Context(), t, catch(t, c), 1203, "-o", "json")
 	if code != exitOK || stderr != "" || strings.Count(stdout, "\n") != 1203 {
 		t.Fatalf("exit code %d, %d answers, %q", code, strings.Count(stdout, "\n"), stderr)
 	}
@@ -110,7 +110,7 @@ func TestP35ManyEventsInOrder(t *testing.T) {
 	// Large events go in smaller requests, and what grows as it is encoded counts as it is.
 	c = &catcher{}
 	large := fmt.Sprintf("{\"p\":\"%s\"}\n", strings.Repeat("<", 60_000)) // 360,000 bytes as \u003c
-	code, _, stderr = sendText(t, t.Context(), catch(t, c), strings.Repeat(large, 5))
+	code, _, stderr = sendText(t.Context(), t, catch(t, c), strings.Repeat(large, 5))
 	if code != exitOK || len(c.lines) != 3 || !strings.Contains(stderr, "5 events taken, no run made") {
 		t.Errorf("exit code %d after %d requests, %q", code, len(c.lines), stderr)
 	}
@@ -119,7 +119,7 @@ func TestP35ManyEventsInOrder(t *testing.T) {
 			t.Errorf("request %d has %d bytes", i, n)
 		}
 	}
-	code, _, stderr = sendText(t, t.Context(), catch(t, c), "{}\n{\"p\":\""+strings.Repeat("x", wire.MaxBodyBytes)+"\"}\n")
+	code, _, stderr = sendText(t.Context(), t, catch(t, c), "{}\n{\"p\":\""+strings.Repeat("x", wire.MaxBodyBytes)+"\"}\n")
 	if code != exitUsage || !strings.Contains(stderr, "line 2: it is longer than 1048576 bytes") {
 		t.Errorf("a line that is too long: exit code %d, %q", code, stderr)
 	}
@@ -134,7 +134,7 @@ func TestSendInterrupted(t *testing.T) {
 		}
 		return false
 	}}
-	code, _, stderr := sendFile(t, ctx, catch(t, c), 1600)
+	code, _, stderr := sendFile(ctx, t, catch(t, c), 1600)
 	if code != exitInterrupted || len(c.lines) != 2 || !strings.Contains(stderr, "1000 events taken, no run made\ngo on from line 1001\n") {
 		t.Errorf("exit code %d after %d requests, %q", code, len(c.lines), stderr)
 	}
@@ -173,12 +173,12 @@ func TestP65SendIsCutShort(t *testing.T) {
 		"not what it promises": {2, func(w http.ResponseWriter) bool { w.WriteHeader(202); return true }, exitOther, "lines 501 to 1000 may have been taken"},
 	} {
 		c2 := &catcher{answer: func(n int, w http.ResponseWriter) bool { return n >= c.at && c.answer(w) }}
-		code, _, stderr := sendFile(t, t.Context(), catch(t, c2), 1600)
+		code, _, stderr := sendFile(t.Context(), t, catch(t, c2), 1600)
 		if code != c.code || !strings.Contains(stderr, c.says) || len(c2.lines) < c.at || len(c2.lines) > c.at+1 { // Go itself sends again on a connection that was used before
 			t.Errorf("%s: exit code %d after %d requests, %q; want %d and %q", name, code, len(c2.lines), stderr, c.code, c.says)
 		}
 	}
-	code, _, stderr := sendFile(t, t.Context(), "127.0.0.1:1", 3)
+	code, _, stderr := sendFile(t.Context(), t, "127.0.0.1:1", 3)
 	if code != exitUnreachable || !strings.Contains(stderr, longName+" dev starts one") {
 		t.Errorf("without a node: exit code %d, %q", code, stderr)
 	}
@@ -212,11 +212,11 @@ func TestP65RefusedEvents(t *testing.T) {
 		{[]string{wrong, full}, exitOther, "no event taken, no run made, 2 refused\n"},
 	} {
 		addr := fake(t, "POST /v1/workflows/digest/events 202 lines:["+strings.Join(c.lines, ",")+"]")
-		code, stdout, stderr := sendFile(t, t.Context(), addr, len(c.lines))
+		code, stdout, stderr := sendFile(t.Context(), t, addr, len(c.lines))
 		if code != c.code || !strings.Contains(stderr, c.says) || strings.Contains(stdout, runA+" filled by line 3\n") != (c.code == exitOther && len(c.lines) == 3) {
 			t.Errorf("exit code %d, %q, %q; want %d and %q", code, stdout, stderr, c.code, c.says)
 		}
-		code, stdout, stderr = sendFile(t, t.Context(), addr, len(c.lines), "-o", "json")
+		code, stdout, stderr = sendFile(t.Context(), t, addr, len(c.lines), "-o", "json")
 		if code != c.code || stdout != strings.Join(c.lines, "\n")+"\n" || strings.Count(stderr, "\n") != 1 || !strings.HasPrefix(stderr, `{"type":`) {
 			t.Errorf("as JSON: exit code %d, %q, %q", code, stdout, stderr)
 		}
@@ -224,10 +224,10 @@ func TestP65RefusedEvents(t *testing.T) {
 	many := &catcher{answer: func(_ int, w http.ResponseWriter) bool {
 		w.Header().Set("Content-Type", wire.ContentNDJSON)
 		w.WriteHeader(http.StatusAccepted)
-		io.WriteString(w, strings.Repeat(full+"\n", 500)) //nolint:errcheck // the command may have gone
+		io.WriteString(w, strings.Repeat(full+"\n", 500))
 		return true
 	}}
-	_, _, stderr := sendFile(t, t.Context(), catch(t, many), 1000)
+	_, _, stderr := sendFile(t.Context(), t, catch(t, many), 1000)
 	if len(many.lines) != 2 || strings.Count(stderr, "its batch is full") != toldRefusals || !strings.Contains(stderr, "and 980 more\n") {
 		t.Errorf("%d requests, %q", len(many.lines), stderr)
 	}

@@ -96,6 +96,12 @@ func policiesText(v *wire.WorkflowVersion) string {
 		}
 		parts = append(parts, text)
 	}
+	if t := v.Trigger; t != nil && t.Collect != nil {
+		parts = append(parts, fmt.Sprintf("collect %s %d in %gs", keyText(t.Collect.Key), t.Collect.MaxEvents, t.Collect.WindowSeconds))
+	}
+	if t := v.Trigger; t != nil && t.Debounce != nil {
+		parts = append(parts, fmt.Sprintf("debounce %s %gs", keyText(t.Debounce.Key), t.Debounce.WindowSeconds))
+	}
 	if v.Kafka != nil {
 		parts = append(parts, "kafka "+v.Kafka.Topic)
 	}
