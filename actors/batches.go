@@ -62,7 +62,7 @@ func (s *shard) refusesRuns() flow.Span {
 	switch {
 	case s.node.serving() != nil:
 		return startingRetry
-	case s.node.takesNewWork() != nil || s.node.roomForRuns(1) != nil:
+	case s.node.takesNewWork() != nil || s.node.roomForRuns(0) != nil: // the batch is counted as a run already
 		return refusedRetry
 	}
 	return 0
@@ -149,6 +149,20 @@ func (s *shard) resumeBatch(slot *keySlot) {
 	if _, due, _ := slot.key.BatchDeadline(); due {
 		s.await(slot)
 	}
+	if b := slot.key.ViewBatch(); b.Events > 0 {
+		s.node.batches.Add(1)
+		s.node.buffered.Add(b.Bytes)
+	}
+}
+
+// leaveBatches takes the open batches of a shard that is lost out of the node's counts.
+func (s *shard) leaveBatches() {
+	for slot := range s.st.keySlab.all() {
+		if b := slot.key.ViewBatch(); b.Events > 0 {
+			s.node.batches.Add(-1)
+			s.node.buffered.Add(-b.Bytes)
+		}
+	}
 }
 
 // tellFired tells the Observer of the batches that a step has cut, before they are gone.
@@ -178,9 +192,30 @@ type BatchFired struct {
 	Late     flow.Span // since the deadline, for a fire that came from time
 }
 
-// applyCut makes the run of a batch that is cut: its parameters are the buffer (P67).
-func (st *state) applyCut(rec *flow.Record) touched {
+// applyBatch takes a fact about a batch.
+func (st *state) applyBatch(rec *flow.Record) touched {
 	slot := st.touchKey(rec.Key)
+	was := slot.key.ViewBatch()
+	var t touched
+	if rec.Kind == flow.RecBatchCut {
+		t = st.applyCut(slot, rec)
+	} else {
+		slot.key.Apply(rec)
+		t = touched{key: slot}
+	}
+	t.bytes = slot.key.ViewBatch().Bytes - was.Bytes
+	switch rec.Kind {
+	case flow.RecBatchOpened:
+		t.batches = 1
+	case flow.RecBatchCut:
+		t.batches = -1
+	default:
+	}
+	return t
+}
+
+// applyCut makes the run of a batch that is cut: its parameters are the buffer (P67).
+func (st *state) applyCut(slot *keySlot, rec *flow.Record) touched {
 	params, ids, open := slot.key.Batch()
 	if !open {
 		panic("a batch is cut that isn't open: " + rec.Key.String())
@@ -190,7 +225,7 @@ func (st *state) applyCut(rec *flow.Record) touched {
 		if id == rec.IdempotencyKey {
 			run = rec.Run
 		}
-		st.cutEvents.remember(eventID{slot.id, id}, run, rec.At)
+		st.cutEvents.remember(eventIDOf(slot.id, id), run, rec.At)
 	}
 	for len(st.cutEvents.runs) > maxCutEvents {
 		st.cutEvents.drop()

@@ -16,8 +16,8 @@ import (
 //	3 key      what a key doesn't rebuild from its runs: bucket, wants, tokens asked for
 //	4 request  a request id that is still remembered: Run, RequestID, Order (when)
 //	5 keyed    an idempotency key: its record, with Order (when)
-//	6 event    the id of an event whose batch was cut: Key, IdempotencyKey, Run if the event
-//	           filled it, Order (when)
+//	6 event    an event with an id whose batch was cut: Payload (a digest of key and id), Run
+//	           if it filled the batch, Order (when)
 //	0          the end
 const (
 	snapshotVersion = 1
@@ -253,7 +253,7 @@ func (c *capture) walkCutEvents(st *state) walk {
 	fifo := &st.cutEvents.fifo
 	return listed(fifo.items[fifo.head:], func(_ int, r remembered[eventID]) {
 		c.record(partEvent, &flow.Record{Kind: flow.RecEvent, Fields: flow.Fields{
-			Key: r.id.key, IdempotencyKey: r.id.id, Run: r.run, Order: r.at,
+			Payload: r.id[:], Run: r.run, Order: r.at,
 		}})
 	})
 }

@@ -88,9 +88,6 @@ func (n *Node) triggered(ctx context.Context, workflow string) (*flow.Definition
 	if err := n.takesNewWork(); err != nil {
 		return nil, err
 	}
-	if err := n.roomForRuns(1); err != nil {
-		return nil, err
-	}
 	def := currentOf(n.registry.list(workflow))
 	switch {
 	case def != nil && def.Trigger != nil:
@@ -179,7 +176,7 @@ func (s *shard) takeEvent(def *flow.Definition, a *keyedEvent) (got arrived, rep
 	id := flow.KeyID{Workflow: def.Workflow, Value: a.key}
 	s.at = flow.Fields{Key: id}
 	if a.id != "" {
-		if run, known := s.st.cutEvents.run(eventID{id, a.id}); known {
+		if run, known := s.st.cutEvents.run(eventIDOf(id, a.id)); known {
 			return arrived{run: run}, true
 		}
 	}
@@ -193,7 +190,11 @@ func (s *shard) takeEvent(def *flow.Definition, a *keyedEvent) (got arrived, rep
 	if t.Kind == flow.TriggerDebounce {
 		in.Flags, in.Backoff = flow.FlagDebounce, t.MaxWait
 	}
-	if slot.key.Opens(&in) {
+	opens := slot.key.Opens(&in)
+	if err := s.node.roomForEvent(opens, len(a.event)+len(a.id)); err != nil {
+		return arrived{err: err}, false
+	}
+	if opens {
 		in.Run = flow.NewRunID(s.node.cfg.Clock.Wall(), id.Partition(), s.node.cfg.Entropy())
 	}
 	s.out.Reset()
@@ -209,6 +210,20 @@ func (s *shard) takeEvent(def *flow.Definition, a *keyedEvent) (got arrived, rep
 		}
 	}
 	return got, repeat
+}
+
+// roomForEvent says whether another event may be buffered. One that opens a batch needs
+// room for the run that it will be.
+func (n *Node) roomForEvent(opens bool, size int) error {
+	if opens {
+		if err := n.roomForRuns(1); err != nil {
+			return err
+		}
+	}
+	if have := n.buffered.Load(); have+int64(size) > n.cfg.MaxBuffered {
+		return fmt.Errorf("%d bytes of events are in open batches, and at most %d may be: %w", have, n.cfg.MaxBuffered, flow.ErrOverloaded)
+	}
+	return nil
 }
 
 // nextOrder is the submit instant of a run that is made now: order keys strictly rise.

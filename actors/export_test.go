@@ -117,7 +117,7 @@ func (st *state) fingerprint(now flow.Instant) string {
 	for i := range st.cutEvents.fifo.len() {
 		r := st.cutEvents.fifo.at(i)
 		if now.Sub(r.at) <= requestWindow {
-			fmt.Fprintf(&b, "event %v %q at %d %s\n", r.id.key, r.id.id, r.at, st.cutEvents.runs[r.id])
+			fmt.Fprintf(&b, "event %x at %d %s\n", r.id, r.at, st.cutEvents.runs[r.id])
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(st.defs.byWorkflow)) {

@@ -27,6 +27,9 @@ const stopTimeout = 10 * time.Second
 // 1.5 KB.
 const DefaultMaxRuns = 4_000_000
 
+// DefaultMaxBuffered is what the events of all open batches may take, in bytes.
+const DefaultMaxBuffered = 2 << 30
+
 // Defaults of what stays in memory after its end.
 const (
 	DefaultRecentFor  = 10 * flow.Minute
@@ -77,9 +80,12 @@ type Config struct {
 	Logger *slog.Logger
 	// Entropy draws the random part of a run id; default crypto/rand.
 	Entropy func() flow.Entropy
-	// MaxRuns bounds the runs in memory, ended ones included: beyond it submits are
-	// refused with flow.ErrOverloaded. Default DefaultMaxRuns.
+	// MaxRuns bounds the runs in memory, ended ones and open batches included: beyond it
+	// submits are refused with flow.ErrOverloaded. Default DefaultMaxRuns.
 	MaxRuns int64
+	// MaxBuffered bounds the bytes of the events in open batches, and of their ids: beyond
+	// it events are refused with flow.ErrOverloaded. Default DefaultMaxBuffered.
+	MaxBuffered int64
 	// Archive takes ended runs and idempotency keys that leave memory (R14); nil keeps
 	// them there. The caller closes it after Close.
 	Archive engine.Archive
@@ -120,6 +126,9 @@ func (c Config) withDefaults() Config {
 	if c.MaxRuns == 0 {
 		c.MaxRuns = DefaultMaxRuns
 	}
+	if c.MaxBuffered == 0 {
+		c.MaxBuffered = DefaultMaxBuffered
+	}
 	if c.Sync == nil {
 		c.Sync = func(context.Context) error { return nil }
 	}
@@ -154,6 +163,8 @@ type Node struct {
 	owned                        atomic.Int64  // shards that this node owns now
 	heard                        atomic.Int64  // shards whose ready set the dispatcher knows
 	runs                         atomic.Int64  // runs in memory, of the shards that it owns
+	batches                      atomic.Int64  // open batches: runs to come
+	buffered                     atomic.Int64  // bytes of the events in them, and of their ids
 	ready                        chan struct{} // closed when the node could serve for the first time
 	once                         sync.Once     // closes ready
 	closing                      atomic.Bool
@@ -302,8 +313,8 @@ func (n *Node) roomForRuns(more int) error {
 	if err := n.archiver.behind(); err != nil {
 		return err
 	}
-	if have := n.runs.Load(); have+int64(more) > n.cfg.MaxRuns {
-		return fmt.Errorf("%d runs are in memory, ended ones included, and at most %d may be: %w", have, n.cfg.MaxRuns, flow.ErrOverloaded)
+	if have := n.runs.Load() + n.batches.Load(); have+int64(more) > n.cfg.MaxRuns {
+		return fmt.Errorf("%d runs are in memory, ended ones and open batches included, and at most %d may be: %w", have, n.cfg.MaxRuns, flow.ErrOverloaded)
 	}
 	return nil
 }

@@ -106,6 +106,7 @@ func (s *shard) demote(m demoteMsg) {
 		s.st.capture.dead = true
 	}
 	s.node.demoted(s, m.reason)
+	s.leaveBatches()
 	s.node.schedules.count.Add(-int64(len(s.st.schedules.named)))
 	s.st = nil
 	s.noteLeaving()

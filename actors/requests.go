@@ -1,6 +1,11 @@
 package actors
 
-import "github.com/pyrula/pyrula-node/flow"
+import (
+	"crypto/sha256"
+	"encoding/binary"
+
+	"github.com/pyrula/pyrula-node/flow"
+)
 
 // requestWindow is how long a request id names its run (R10), and the id of an event what
 // became of it after its batch was cut.
@@ -31,13 +36,25 @@ type remembered[K comparable] struct {
 // requestMemory remembers submits by their request ids.
 type requestMemory = memory[string]
 
-// eventMemory remembers events whose batch was cut, by key and id. The run is zero for
-// all but those that filled their batch.
+// eventMemory remembers events whose batch was cut. The run is zero for all but those that
+// filled their batch.
 type eventMemory = memory[eventID]
 
-type eventID struct {
-	key flow.KeyID
-	id  string
+// eventID is a digest of an event's key and id: a million of them are remembered, and
+// either may be long.
+type eventID [16]byte
+
+func eventIDOf(key flow.KeyID, id string) (d eventID) {
+	var buf [256]byte
+	b := buf[:0]
+	for _, text := range [...]string{key.Workflow, key.Value, id} {
+		// The length keeps two texts from meeting in one.
+		b = binary.LittleEndian.AppendUint32(b, uint32(len(text)))
+		b = append(b, text...)
+	}
+	sum := sha256.Sum256(b)
+	copy(d[:], sum[:])
+	return d
 }
 
 // remember takes a request that carried an id, and forgets those that are older than the

@@ -92,7 +92,10 @@ func (st *state) restorePart(part int, dec *msgpack.Decoder, shared *flow.Shared
 		case partKeyed:
 			return st.restoreKeyed(&rec)
 		case partEvent:
-			st.cutEvents.remember(eventID{rec.Key, rec.IdempotencyKey}, rec.Run, rec.At)
+			if len(rec.Payload) != len(eventID{}) {
+				return fmt.Errorf("an event is known by %d bytes, not by %d", len(rec.Payload), len(eventID{}))
+			}
+			st.cutEvents.remember(eventID(rec.Payload), rec.Run, rec.At)
 		default:
 			st.requests.remember(rec.RequestID, rec.Run, rec.At)
 		}

@@ -329,6 +329,12 @@ func (s *shard) write(kind flow.RecordKind, f flow.Fields) {
 // follow does what a change asks of the host: deadlines, watchers, a second look
 // at the key.
 func (s *shard) follow(t touched, rec *flow.Record) {
+	if t.batches != 0 {
+		s.node.batches.Add(t.batches)
+	}
+	if t.bytes != 0 {
+		s.node.buffered.Add(t.bytes)
+	}
 	if t.key != nil && !t.key.dirty {
 		t.key.dirty = true
 		s.dirty = append(s.dirty, t.key)

@@ -82,6 +82,9 @@ type touched struct {
 	run   *runSlot
 	key   *keySlot
 	ended bool // the run is over since this record
+
+	batches int64 // more that are open
+	bytes   int64 // more that they hold
 }
 
 // apply takes one fact: the only way a state changes. It fills rec in from the run
@@ -91,8 +94,8 @@ func (st *state) apply(rec *flow.Record) touched {
 	switch {
 	case rec.Kind < flow.RecAsked || rec.Kind >= flow.RecVolatile:
 		return st.applyRun(rec)
-	case rec.Kind == flow.RecBatchCut:
-		return st.applyCut(rec)
+	case rec.Kind >= flow.RecBatchOpened && rec.Kind <= flow.RecBatchCut:
+		return st.applyBatch(rec)
 	case rec.Kind < flow.RecPromoted:
 		k := st.touchKey(rec.Key)
 		k.key.Apply(rec)

@@ -26,7 +26,9 @@ type setup struct {
 	refuse  func() error
 	observe actors.Observer
 	maxRuns int64
-	logger  *slog.Logger // nil discards
+	// maxBuffered bounds the events in open batches.
+	maxBuffered int64
+	logger      *slog.Logger // nil discards
 
 	recentFor  flow.Span // what stays in memory after its end
 	recentRuns int64
@@ -98,7 +100,7 @@ func (w *world) open() {
 	w.Helper()
 	w.spy = &spy{onAppend: w.onAppend, Engine: w.mem, machines: make([]engine.Machine, w.shards), logs: make([]engine.Log, w.shards)}
 	n, err := actors.Open(actors.Config{
-		Engine: w.spy, Clock: w.clock, Fatal: w.fatal, Refuse: w.refuse, Observer: w.observe, MaxRuns: w.maxRuns, Logger: w.logger,
+		Engine: w.spy, Clock: w.clock, Fatal: w.fatal, Refuse: w.refuse, Observer: w.observe, MaxRuns: w.maxRuns, MaxBuffered: w.maxBuffered, Logger: w.logger,
 		Archive: w.archive, Sync: w.syncs, AcceptArchiveLoss: w.acceptLoss, RecentFor: w.recentFor, RecentRuns: w.recentRuns,
 	})
 	if err != nil {

@@ -63,7 +63,7 @@ func (m *batchModel) event(t *rapid.T) {
 		m.lose(key, padded(name, size), id) // and the sender sends it again
 	}
 	made := len(m.ledger.made)
-	_, _ = m.send(key, padded(name, size), id) //nolint:errcheck // the ledger judges it
+	_, _ = m.send(key, padded(name, size), id) // the ledger judges the answer
 	m.runs = append(m.runs, m.ledger.made[made:]...)
 }
 

@@ -53,7 +53,7 @@ func EventKey(key string) TriggerOption { return func(t *triggering) { t.key = &
 //
 // Errors match: [ErrConfiguration] when the declaration or a key is wrong, or the workflow
 // as the node knows it has no trigger (P75); [ErrInvalid] when the event isn't a JSON
-// object; [ErrTooLarge] for one over 786,432 bytes; [ErrBufferFull]; and what the node
+// object; [ErrTooLarge] for one over 785,920 bytes; [ErrBufferFull]; and what the node
 // refuses. A full buffer has room when its batch fires: the SDK waits for that as it does
 // for an overloaded node, but not where it takes longer than [WithRetryFor]. Then it
 // returns at once, and [APIError.RetryAfter] says how long it takes.

@@ -247,7 +247,7 @@ func TestReadEvent(t *testing.T) {
 		"[{}]":         "want a JSON object",
 		"null":         "want a JSON object",
 		"{\"\xff\":1}": "not UTF-8",
-		`{"p":"` + strings.Repeat("x", 768<<10) + `"}`: "it is longer than 786432 bytes",
+		`{"p":"` + strings.Repeat("x", 768<<10) + `"}`: "it is longer than 785920 bytes",
 	} {
 		if got, err := readEvent([]byte(text)); err == nil || err.Error() != want {
 			t.Errorf("%.20q is read as %.20s, %v; want %q", text, got, err, want)

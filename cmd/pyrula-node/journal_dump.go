@@ -101,6 +101,7 @@ type dumpWriter struct {
 	entries *entryReader
 	enc     *json.Encoder
 	ours    map[flow.RunID]bool // runs of the workflow that is asked for
+	batch   flow.KeyID          // whose open batch is to be the run that is asked for
 	unknown int64
 	lines   int64 // written
 }
@@ -157,7 +158,7 @@ func fsyncOf(f *persistence.FrameInfo) string {
 func (w *dumpWriter) entry(f *persistence.FrameInfo, it *persistence.ItemInfo) error {
 	shard := uint16(it.Shard)
 	line := recordLine{Frame: f.Index, Shard: &shard, Epoch: uint64(it.Epoch), Seq: uint64(it.Seq), At: moment(flow.Instant(it.Wall))}
-	if w.pick.workflow == "" && !w.inPlace(&line) {
+	if w.pick.workflow == "" && w.pick.run.IsZero() && !w.inPlace(&line) {
 		return nil
 	}
 	records, err := w.entries.read(it)
@@ -174,6 +175,7 @@ func (w *dumpWriter) entry(f *persistence.FrameInfo, it *persistence.ItemInfo) e
 
 // record writes a record that this build knows.
 func (w *dumpWriter) record(line recordLine, rec *flow.Record) error {
+	w.follow(rec)
 	if !w.wanted(&line, rec) {
 		return nil
 	}
@@ -193,15 +195,32 @@ func (w *dumpWriter) wanted(line *recordLine, rec *flow.Record) bool {
 	if w.pick.workflow != "" && !w.aboutWorkflow(rec) {
 		return false
 	}
-	if !w.pick.run.IsZero() && !aboutRun(rec, w.pick.run) {
+	if !w.pick.run.IsZero() && !aboutRun(rec, w.pick.run) && !w.gathered(rec) {
 		return false
 	}
 	return w.inPlace(line)
 }
 
+// gathered says whether a record is an event of the batch that the run was made of, which
+// names only its key.
+func (w *dumpWriter) gathered(rec *flow.Record) bool {
+	return rec.Kind == flow.RecEvent && rec.Key == w.batch
+}
+
 // inPlace says whether the place of a record is asked for.
 func (w *dumpWriter) inPlace(line *recordLine) bool {
 	return line.Frame >= w.pick.from && (w.pick.shard < 0 || w.pick.shard == int(*line.Shard))
+}
+
+// follow notes the key of the picked run's batch while that is open.
+func (w *dumpWriter) follow(rec *flow.Record) {
+	switch {
+	case rec.Run != w.pick.run || w.pick.run.IsZero():
+	case rec.Kind == flow.RecBatchOpened:
+		w.batch = rec.Key
+	case rec.Kind == flow.RecBatchCut:
+		w.batch = flow.KeyID{}
+	}
 }
 
 func aboutRun(rec *flow.Record, run flow.RunID) bool {

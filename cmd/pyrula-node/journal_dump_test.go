@@ -181,7 +181,7 @@ func TestJournalDumpShowsEveryField(t *testing.T) {
 	}
 	all := flow.FlagRetryable | flow.FlagToken | flow.FlagOK | flow.FlagCancel | flow.FlagRepeat |
 		flow.FlagForfeited | flow.FlagDropped | flow.FlagAbsolute | flow.FlagStarted | flow.FlagCredit |
-		flow.FlagSignal | flow.FlagRuns | flow.FlagRecorded | flow.FlagPosted | flow.FlagChild
+		flow.FlagSignal | flow.FlagRuns | flow.FlagRecorded | flow.FlagPosted | flow.FlagChild | flow.FlagDebounce
 	if got := len(flagNames(all)); got != len(flagWords) || all != 1<<len(flagWords)-1 {
 		t.Errorf("there are %d words for flags, and %d flags", len(flagWords), got)
 	}

@@ -36,7 +36,7 @@ func blocks(page, language string) []string {
 // to its result.
 func TestReadmeCurl(t *testing.T) {
 	lines := curlLines(readFile(t, "README.md"))
-	if len(lines) != 5 {
+	if len(lines) != 7 {
 		t.Fatalf("curl lines: %q", lines)
 	}
 	url := spawn(t, "serve", "--data", t.TempDir(), "--addr", "127.0.0.1:0").url()
@@ -58,6 +58,10 @@ func TestReadmeCurl(t *testing.T) {
 	if failed := paste(lines[4], "RUN_ID", submitted, "FENCE", fence); failed.Get("status").String() != "suspended" {
 		t.Errorf("failed: %s, want a run that is tried again", failed)
 	}
+	paste(lines[5])
+	if answer := paste(lines[6]); answer.Raw != `{"run_id":null}` {
+		t.Errorf("an event is answered %s", answer)
+	}
 	for _, line := range lines {
 		if !strings.HasPrefix(line, `curl -w '\n' `) {
 			t.Errorf("the answer of %s runs into the prompt", line)
@@ -67,7 +71,7 @@ func TestReadmeCurl(t *testing.T) {
 
 // TestReadmeGo fails when the README shows Go that isn't an example's.
 func TestReadmeGo(t *testing.T) {
-	program := readFile(t, "examples/quickstart/main.go") + readFile(t, "examples/onboard/main.go")
+	program := readFile(t, "examples/quickstart/main.go") + readFile(t, "examples/onboard/main.go") + readFile(t, "pyrula/example_events_test.go")
 	for _, block := range blocks(readFile(t, "README.md"), "go") {
 		for line := range strings.Lines(block) {
 			if !strings.Contains(program, strings.TrimSpace(line)) {

@@ -6,13 +6,15 @@ import (
 	"testing"
 )
 
-// TestFileIsWhatIsGenerated fails when the file and its generator have parted.
-func TestFileIsWhatIsGenerated(t *testing.T) {
-	have, err := os.ReadFile("../sync_accounts.ndjson")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(have, lines()) {
-		t.Error("sync_accounts.ndjson isn't what go generate ./examples writes")
+// TestFilesAreWhatIsGenerated fails when a file and its generator have parted.
+func TestFilesAreWhatIsGenerated(t *testing.T) {
+	for name, content := range files {
+		have, err := os.ReadFile("../" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(have, content()) {
+			t.Errorf("%s isn't what go generate ./examples writes", name)
+		}
 	}
 }

@@ -110,7 +110,7 @@ func TestP87WrongRequests(t *testing.T) {
 	} {
 		s.refused(s.post("/v1/runs/"+unknownRun+"/"+path, body), 404, "unknown_run")
 	}
-	s.refused(s.post("/v1/workflows/w/events", `{}`), 501, "not_supported")
+	s.refused(s.post("/v1/workflows/w/events", `{}`), 400, "configuration_error") // it has no trigger
 }
 
 // raw speaks bytes to the node, and gives the status line of what comes back.

@@ -102,7 +102,7 @@ func TestP87ShortForm(t *testing.T) {
 		s.refused(s.post("/charge", body), 400, "malformed_body")
 	}
 	s.must(202, "/charge", `null`)
-	s.refused(s.post("/charge/events", `{}`), 501, "not_supported")
+	s.refused(s.post("/charge/events", `{}`), 400, "configuration_error") // it has no trigger
 	for _, path := range []string{"/v1", "/metrics", "/livez", "/", "//", "/charge/", "/charge/events/"} {
 		if a := s.post(path, `{}`); a.status != 404 && a.status != 405 {
 			t.Errorf("POST %s answers %v, want 404 or 405", path, a)
