@@ -99,8 +99,9 @@ func (s *shard) granted(o *offer) bool {
 			continue
 		}
 		run := s.st.runs[e.Run].run
+		key, _ := keyOf(run)
 		g := &Grant{
-			Run: e.Run, Workflow: run.Workflow(), Version: o.def.Version, Key: run.Stamp().Home(run.Workflow()).Value,
+			Run: e.Run, Workflow: run.Workflow(), Version: o.def.Version, Key: key,
 			Params: run.Params(), Attempt: run.Attempt(), Fence: e.Fence, Lease: e.Lease, Cancelled: run.CancelAsked(),
 			History: pageOf(run, 0), Signals: run.Signals(), State: run.State(),
 		}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/tidwall/btree"
+	"github.com/tidwall/gjson"
 
 	"github.com/pyrula/pyrula-node/flow"
 	"github.com/pyrula/pyrula-node/flow/wire"
@@ -112,8 +113,20 @@ func (q *listQuery) sieve(run *runactor.Run) bool {
 	if q.key == nil {
 		return true
 	}
-	home := run.Stamp().Home(run.Workflow())
-	return home.Kind == flow.KeyOfValue && home.Value == *q.key
+	key, ok := keyOf(run)
+	return ok && key == *q.key
+}
+
+// keyOf is the key that a run is counted by: that of its gates, else of the batch that it
+// was made of; ok is false for a run that has none.
+func keyOf(run *runactor.Run) (key string, ok bool) {
+	if home := run.Stamp().Home(run.Workflow()); home.Kind == flow.KeyOfValue {
+		return home.Value, true
+	}
+	if run.Trigger() != runactor.TriggerEvents {
+		return "", false
+	}
+	return gjson.GetBytes(run.Params(), flow.BatchKey).String(), true
 }
 
 // list is this shard's share of a page.

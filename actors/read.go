@@ -223,7 +223,7 @@ func (n *Node) keyLook(s *shard, k flow.KeyID) wire.KeyView {
 		out.BufferedEvents = b.Events
 		out.Batch = &wire.OpenBatch{
 			RunID: b.Run.String(), Events: b.Events, Bytes: b.Bytes,
-			OpenedAt: b.Opened.Millis(), FiresAt: b.Deadline.Millis(), Due: b.Due,
+			OpenedAt: b.Opened.Millis(), FiresAt: b.Deadline.Millis(), Due: b.Due || b.Deadline <= s.now,
 		}
 	}
 	v := slot.key.View(s.now)

@@ -104,7 +104,7 @@ func (s *shard) stats() Stats {
 		}
 		if b := slot.key.ViewBatch(); b.Events > 0 {
 			w.Events, w.Batches = w.Events+b.Events, w.Batches+1
-			if b.Due {
+			if b.Due || b.Deadline <= s.now {
 				w.Due++
 			}
 		}

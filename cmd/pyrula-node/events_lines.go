@@ -10,6 +10,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/pyrula/pyrula-node/flow/wire"
 	"github.com/pyrula/pyrula-node/pyrula"
@@ -20,6 +21,8 @@ const (
 	// takes, so that a request that fails leaves little in doubt.
 	requestEvents = 500
 	requestBytes  = 900_000
+	// requestWait is how long a line waits for others to come: a pipe may be silent for hours.
+	requestWait = 200 * time.Millisecond
 	// toldRefusals is how many refused events are told of one by one.
 	toldRefusals = 20
 )
@@ -113,9 +116,18 @@ type feed struct {
 // run sends all lines. What it returns is the worst that happened.
 func (f *feed) run(ctx context.Context, lines <-chan textLine) error {
 	f.unfinished = true
+	var waited <-chan time.Time // since the first line of the next request
 	for ctx.Err() == nil {
+		if waited == nil && len(f.events) > 0 {
+			waited = time.After(requestWait)
+		}
 		select {
 		case <-ctx.Done():
+		case <-waited:
+			waited = nil
+			if err := f.send(ctx); err != nil {
+				return err
+			}
 		case l, more := <-lines:
 			if !more {
 				if err := f.send(ctx); err != nil {
