@@ -327,7 +327,7 @@ func TestR22BatchOfEvents(t *testing.T) {
 // the error names the event.
 func TestR22BatchThatCantBeRight(t *testing.T) {
 	event := func(bytes int) any { return comment{Text: strings.Repeat("x", bytes-len(`{"user_id":"","text":""}`))} }
-	const most = 768 << 10
+	const most = 768<<10 - 512
 	inWorld(t, func(t *testing.T, w *world) {
 		if _, err := w.client.Declare(w.Context(), inThrees); err != nil {
 			t.Fatal(err)

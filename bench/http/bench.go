@@ -80,7 +80,7 @@ func (o *options) check() error {
 		return fmt.Errorf("-batch must be at most %d", wire.MaxBatch)
 	case slices.Max(o.batch) > wire.MaxEvents:
 		return fmt.Errorf("-batch must be at most %d with -events", wire.MaxEvents)
-	case o.windows < 0 || o.window <= 0:
+	case o.windows < 0 || o.windows > 0 && o.window <= 0:
 		return errors.New("-windows must not be negative, and -window must be positive")
 	case o.profile != "" && o.addr != "":
 		return errors.New("-profile needs a server of its own: leave -addr out")

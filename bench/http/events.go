@@ -204,7 +204,7 @@ func (b *bench) await(ctx context.Context, t target, last time.Time, line *windo
 			return err
 		}
 		if line.Fired = late.count(); line.Fired >= int64(b.windows) || time.Now().After(deadline) {
-			line.OnTime = hundredth(late.share(0.05))
+			line.OnTime = hundredth(late.onTime())
 			line.LateP50, line.LateP99 = late.quantile(.5), late.quantile(.99)
 			return nil
 		}
@@ -232,10 +232,13 @@ func (h histogram) count() int64 {
 	return h[len(h)-1].count
 }
 
-// share is the share of the values that are at most a bound of the histogram.
-func (h histogram) share(most float64) float64 {
+// onTime is the lateness that a batch may have, in seconds, and a bound of the histogram.
+const onTime = 0.05
+
+// onTime is the share of the values that are on time.
+func (h histogram) onTime() float64 {
 	for _, b := range h {
-		if b.most == most && h.count() > 0 {
+		if b.most == onTime && h.count() > 0 {
 			return float64(b.count) / float64(h.count())
 		}
 	}

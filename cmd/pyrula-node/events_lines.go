@@ -21,7 +21,8 @@ const (
 	// takes, so that a request that fails leaves little in doubt.
 	requestEvents = 500
 	requestBytes  = 900_000
-	// requestWait is how long a line waits for others to come: a pipe may be silent for hours.
+	// requestWait is how long a line of standard input waits for others to come: a pipe may be
+	// silent for hours.
 	requestWait = 200 * time.Millisecond
 	// toldRefusals is how many refused events are told of one by one.
 	toldRefusals = 20
@@ -118,7 +119,7 @@ func (f *feed) run(ctx context.Context, lines <-chan textLine) error {
 	f.unfinished = true
 	var waited <-chan time.Time // since the first line of the next request
 	for ctx.Err() == nil {
-		if waited == nil && len(f.events) > 0 {
+		if waited == nil && len(f.events) > 0 && f.s.source == "-" {
 			waited = time.After(requestWait)
 		}
 		select {
