@@ -372,7 +372,7 @@ func TestR7P72NodeThatRefusesNewWork(t *testing.T) {
 // also within one request and over a change of owners; when a batch that is open takes no more events,
 // or isn't fired, because the node is full; or when the room isn't there again afterwards.
 func TestR7R8OpenBatchesAreRunsToCome(t *testing.T) {
-	setup{shards: 2, maxRuns: 5, recentRuns: 1, recentFor: flow.Second}.play(t, func(w *world) {
+	setup{shards: 1, maxRuns: 5, recentRuns: 1, recentFor: flow.Second}.play(t, func(w *world) {
 		w.declare("sync", collect3)
 		events := make([]wire.TriggerEvent, 8)
 		for i := range events {

@@ -56,13 +56,14 @@ func (s *shard) tendBatch(slot *keySlot) {
 	s.take()
 }
 
-// refusesRuns says for how long a run that time makes has to wait because the node takes
-// none now; zero when it does.
+// refusesRuns says for how long a batch has to wait with becoming a run because the node
+// takes none now; zero when it does. It is counted as a run already, so the number of runs
+// doesn't matter.
 func (s *shard) refusesRuns() flow.Span {
 	switch {
 	case s.node.serving() != nil:
 		return startingRetry
-	case s.node.takesNewWork() != nil || s.node.roomForRuns(0) != nil: // the batch is counted as a run already
+	case s.node.takesNewWork() != nil || s.node.archiver.behind() != nil:
 		return refusedRetry
 	}
 	return 0

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/tidwall/gjson"
+
 	"github.com/pyrula/pyrula-node/flow"
 	"github.com/pyrula/pyrula-node/flow/wire"
 	"github.com/pyrula/pyrula-node/persistence/engine"
@@ -233,6 +235,11 @@ func (n *Node) stamp(w *wire.Submit, params []byte) (*flow.Stamp, error) {
 		def := currentOf(n.registry.list(w.Workflow))
 		if def == nil {
 			return &flow.Stamp{Unknown: true}, nil
+		}
+		if def.Trigger != nil && !gjson.GetBytes(params, flow.BatchKey).Exists() {
+			// An event that lost its way: the body would find no batch in it.
+			return nil, flow.Invalid("params", fmt.Sprintf("must be those of a batch, with \"key\", \"events\" and \"count\": "+
+				"workflow %q is made of events, which go to POST /v1/workflows/{name}/events", w.Workflow))
 		}
 		return def.Stamp(params, flow.Keys{Eval: n.evaluate})
 	}

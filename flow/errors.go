@@ -58,13 +58,17 @@ type BufferFull struct {
 	Key    KeyID
 	Events int64 // that the batch holds
 	Bytes  int64
-	Room   Span // until the batch's deadline; 0 when that has passed
+	Room   Span // until the batch's deadline; 0 when that has passed and no worker is alive
 }
 
 // Error names the key and what its batch holds.
 func (e *BufferFull) Error() string {
-	return fmt.Sprintf("%v: %v: its batch holds %d events of %d bytes together, and at most %d events of %d bytes fit",
-		e.Key, ErrBufferFull, e.Events, e.Bytes, MaxBatchEvents, MaxBatchBytes)
+	when := "it is due and waits for a worker"
+	if e.Room > 0 {
+		when = fmt.Sprintf("it becomes a run in %.3g s", float64(e.Room)/float64(Second))
+	}
+	return fmt.Sprintf("%v: %v: its batch holds %d events of %d bytes together, and at most %d events of %d bytes fit; %s",
+		e.Key, ErrBufferFull, e.Events, e.Bytes, MaxBatchEvents, MaxBatchBytes, when)
 }
 
 // Unwrap is ErrBufferFull.

@@ -141,6 +141,8 @@ func readEvent(text []byte) (json.RawMessage, error) {
 	switch {
 	case len(strings.TrimSpace(string(text))) == 0:
 		return nil, errors.New("it is empty, want a JSON object")
+	case isSyntax && len(text) == 1: // the first line of one that was written for people
+		return nil, errors.New("not JSON: an event stands on one line, as jq -c writes it")
 	case isSyntax:
 		return nil, fmt.Errorf("not JSON at byte %d: %w", wrong.Offset, wrong)
 	case err != nil:

@@ -36,7 +36,7 @@ func blocks(page, language string) []string {
 // to its result.
 func TestReadmeCurl(t *testing.T) {
 	lines := curlLines(readFile(t, "README.md"))
-	if len(lines) != 7 {
+	if len(lines) != 8 {
 		t.Fatalf("curl lines: %q", lines)
 	}
 	url := spawn(t, "serve", "--data", t.TempDir(), "--addr", "127.0.0.1:0").url()
@@ -61,6 +61,9 @@ func TestReadmeCurl(t *testing.T) {
 	paste(lines[5])
 	if answer := paste(lines[6]); answer.Raw != `{"run_id":null}` {
 		t.Errorf("an event is answered %s", answer)
+	}
+	if batch := paste(lines[7]).Get("runs.0.params"); batch.Get("count").Int() != 1 || batch.Get("key").String() != "u1" {
+		t.Errorf("the batch is %s", batch.Raw)
 	}
 	for _, line := range lines {
 		if !strings.HasPrefix(line, `curl -w '\n' `) {
