@@ -1,10 +1,28 @@
 package actors_test
 
 import (
+	"errors"
 	"testing"
 
+	"github.com/pyrula/pyrula-node/flow"
 	"github.com/pyrula/pyrula-node/flow/wire"
 )
+
+// TestP36EventIsNoParams fails when an event that was sent as the parameters of a run becomes
+// one, or when a batch's parameters can't be submitted by hand.
+func TestP36EventIsNoParams(t *testing.T) {
+	play(t, func(w *world) {
+		w.declare("sync", `{"version":"1","trigger":{"collect":{"key":"k","max_events":1,"window_seconds":5}}}`)
+		for _, stamp := range []*wire.Stamp{nil, {Version: "1"}} {
+			for params, want := range map[string]error{`{"k":"a"}`: flow.ErrInvalid, `{}`: flow.ErrInvalid, `{"key":"a","events":[],"count":0}`: nil} {
+				_, errs := w.Submit(w.life, []wire.Submit{{Workflow: "sync", Params: []byte(params), Stamp: stamp}})
+				if !errors.Is(errs[0], want) {
+					t.Errorf("%s: error %v, want %v", params, errs[0], want)
+				}
+			}
+		}
+	})
+}
 
 // TestP36RunsOfABatchHaveItsKey fails when a run that was made of a batch isn't found by the
 // batch's key, or is granted without it, because its workflow has no gate.

@@ -231,25 +231,24 @@ func trigger(w *wire.Submit, in *flow.Input) error {
 // stamp is the stamp of a new run: of the version that the caller names, else of
 // the newest one (P16, P18); unknown when nobody has declared the workflow (P22).
 func (n *Node) stamp(w *wire.Submit, params []byte) (*flow.Stamp, error) {
-	if w.Stamp == nil {
-		def := currentOf(n.registry.list(w.Workflow))
-		if def == nil {
-			return &flow.Stamp{Unknown: true}, nil
-		}
-		if def.Trigger != nil && !gjson.GetBytes(params, flow.BatchKey).Exists() {
-			// An event that lost its way: the body would find no batch in it.
-			return nil, flow.Invalid("params", fmt.Sprintf("must be those of a batch, with \"key\", \"events\" and \"count\": "+
-				"workflow %q is made of events, which go to POST /v1/workflows/{name}/events", w.Workflow))
-		}
-		return def.Stamp(params, flow.Keys{Eval: n.evaluate})
-	}
-	def, err := n.registry.find(w.Workflow, w.Stamp.Version, "")
-	if err != nil {
-		return nil, err
-	}
 	keys := flow.Keys{Eval: n.evaluate}
-	if k := w.Stamp.Keys; k != nil {
-		keys.Limit, keys.Rate = k.Limit, k.Rate
+	def := currentOf(n.registry.list(w.Workflow))
+	if w.Stamp != nil {
+		var err error
+		if def, err = n.registry.find(w.Workflow, w.Stamp.Version, ""); err != nil {
+			return nil, err
+		}
+		if k := w.Stamp.Keys; k != nil {
+			keys.Limit, keys.Rate = k.Limit, k.Rate
+		}
+	}
+	switch {
+	case def == nil:
+		return &flow.Stamp{Unknown: true}, nil
+	case def.Trigger != nil && !gjson.GetBytes(params, flow.BatchKey).Exists():
+		// An event that lost its way: the body would find no batch in it.
+		return nil, flow.Invalid("params", fmt.Sprintf("must be those of a batch, with \"key\", \"events\" and \"count\": "+
+			"workflow %q is made of events, which go to POST /v1/workflows/{name}/events", w.Workflow))
 	}
 	return def.Stamp(params, keys)
 }
