@@ -35,11 +35,12 @@ type gauge struct {
 	now, most int
 }
 
-func (g *gauge) enter() {
+func (g *gauge) enter() (now int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.now++
 	g.most = max(g.most, g.now)
+	return g.now
 }
 
 func (g *gauge) leave() {
@@ -48,14 +49,17 @@ func (g *gauge) leave() {
 	g.now--
 }
 
-// render is one version of the workflow. Its bodies tell begun that they have started.
-func render(version string, at int, g *gauge, begun chan<- struct{}) *pyrula.Workflow[job, int] {
+// render is one version of the workflow. Its bodies tell full that as many are at work as
+// may be.
+func render(version string, at int, g *gauge, full chan<- struct{}) *pyrula.Workflow[job, int] {
 	return pyrula.Define("render", func(r *pyrula.Run, j job) (int, error) {
-		g.enter()
+		now := g.enter()
 		defer g.leave()
-		select {
-		case begun <- struct{}{}:
-		default:
+		if now == at {
+			select {
+			case full <- struct{}{}:
+			default:
+			}
 		}
 		select {
 		case <-time.After(work):
@@ -81,9 +85,11 @@ func run(ctx context.Context, out io.Writer) error {
 	}
 	defer c.Close()
 
-	begun := make(chan struct{}, 1)
+	// A run that was granted once keeps its gates, so the old worker is only stopped when the
+	// bodies of all its grants have begun.
+	full := make(chan struct{}, 1)
 	var before, after gauge
-	old, tight := render("1", 3, &before, begun), render("2", 1, &after, nil)
+	old, tight := render("1", 3, &before, full), render("2", 1, &after, nil)
 	var runs []*pyrula.Handle[int]
 	for frame := range frames {
 		h, err := old.Start(ctx, c, job{Customer: "acme", Frame: frame})
@@ -93,7 +99,7 @@ func run(ctx context.Context, out io.Writer) error {
 		runs = append(runs, h)
 	}
 
-	if err := workUntil(ctx, c, old, begun); err != nil {
+	if err := workUntil(ctx, c, old, full); err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "version 1 let at most %d run at once\n", before.most)
