@@ -418,8 +418,11 @@ func TestR8BufferedBytesAreBounded(t *testing.T) {
 	setup{shards: 2, maxBuffered: 1000}.play(t, func(w *world) {
 		w.declare("sync", collect3)
 		large := func(key string) wire.TriggerEvent { return event(fmt.Sprintf(`{"k":%q,"x":%q}`, key, fill(300))) }
-		w.trigger("sync", large("a"), large("a"), large("b"))
+		first := large("a")
+		first.ID = "7"
+		w.trigger("sync", first, large("a"), large("b"))
 		w.untriggered("sync", nil, large("a"), flow.ErrOverloaded)
+		w.trigger("sync", first) // a repeat needs no room
 		w.restart()
 		w.untriggered("sync", nil, large("c"), flow.ErrOverloaded)
 		w.trigger("sync", event(`{"k":"a"}`)) // it fills its batch

@@ -190,12 +190,14 @@ func (s *shard) takeEvent(def *flow.Definition, a *keyedEvent) (got arrived, rep
 	if t.Kind == flow.TriggerDebounce {
 		in.Flags, in.Backoff = flow.FlagDebounce, t.MaxWait
 	}
-	opens := slot.key.Opens(&in)
-	if err := s.node.roomForEvent(opens, len(a.event)+len(a.id)); err != nil {
-		return arrived{err: err}, false
-	}
-	if opens {
-		in.Run = flow.NewRunID(s.node.cfg.Clock.Wall(), id.Partition(), s.node.cfg.Entropy())
+	if !slot.key.Gathered(a.id) { // else it needs no room
+		opens := slot.key.Opens(&in)
+		if err := s.node.roomForEvent(opens, len(a.event)+len(a.id)); err != nil {
+			return arrived{err: err}, false
+		}
+		if opens {
+			in.Run = flow.NewRunID(s.node.cfg.Clock.Wall(), id.Partition(), s.node.cfg.Entropy())
+		}
 	}
 	s.out.Reset()
 	slot.key.Step(s.now, &in, &s.out)

@@ -42,6 +42,10 @@ func (b *batch) fits(in *flow.Input) (room, full bool) {
 	return false, !in.Flags.Has(flow.FlagDebounce) && (in.Number != 0 || b.count >= in.Burst)
 }
 
+// Gathered says whether the open batch has an event with that id, so that another one with it
+// changes nothing.
+func (k *Key) Gathered(id string) bool { return k.batch.has(id) }
+
 // Opens says whether an event would open a batch, so that it must bring the id of a run.
 func (k *Key) Opens(in *flow.Input) bool {
 	if k.batch == nil {
