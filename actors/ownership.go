@@ -171,6 +171,9 @@ func (m *machine) Apply(e engine.Entry) error {
 		if err := m.reader.Record(&rec); err != nil {
 			return fmt.Errorf("shard %d entry %d: %w", m.shard.id, e.Pos, err)
 		}
+		if err := legible(&rec); err != nil {
+			return fmt.Errorf("shard %d entry %d: %w", m.shard.id, e.Pos, err)
+		}
 		rec.At = flow.Instant(e.Wall)
 		st.apply(&rec)
 		m.shard.node.replayed.Add(1)

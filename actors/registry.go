@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/pyrula/pyrula-node/flow"
+	"github.com/pyrula/pyrula-node/schedule"
 )
 
 // Bounds of the registry.
@@ -47,13 +48,9 @@ func (d *definitions) slot(workflow string, newborn uint64) *definedSlot {
 
 // declare takes a RecDeclared: the definition becomes its workflow's newest.
 func (d *definitions) declare(rec *flow.Record) {
-	r := flow.NewReader()
-	if err := r.Reset(rec.Payload); err != nil {
-		panic(fmt.Sprintf("a declaration of %s: %v", rec.Workflow, err))
-	}
-	def, err := r.Definition()
+	def, err := definitionIn(rec)
 	if err != nil {
-		panic(fmt.Sprintf("a declaration of %s: %v", rec.Workflow, err))
+		panic(err.Error())
 	}
 	if d.byWorkflow == nil {
 		d.byWorkflow = make(map[string][]*flow.Definition)
@@ -66,6 +63,33 @@ func (d *definitions) declare(rec *flow.Record) {
 		}
 	}
 	d.byWorkflow[def.Workflow] = trim(append(list, def))
+}
+
+// definitionIn is the definition that a RecDeclared holds. Error: flow.ErrCodec.
+func definitionIn(rec *flow.Record) (*flow.Definition, error) {
+	r := flow.NewReader()
+	err := r.Reset(rec.Payload)
+	var def *flow.Definition
+	if err == nil {
+		def, err = r.Definition()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("a declaration of %s: %w", rec.Workflow, err)
+	}
+	return def, nil
+}
+
+// legible says why this build can't read what a record holds, or nil: a newer one may have
+// written it. Whoever reads records that it hasn't written asks before they are applied.
+func legible(rec *flow.Record) (err error) {
+	switch rec.Kind {
+	case flow.RecDeclared:
+		_, err = definitionIn(rec)
+	case flow.RecScheduled:
+		_, err = schedule.Decode(rec.Payload)
+	default:
+	}
+	return err
 }
 
 // trim forgets the oldest declaration beyond maxDefinitions that isn't current. Its

@@ -110,6 +110,9 @@ func (st *state) restoreShard(rec *flow.Record) error {
 	if int(rec.Shard) >= len(st.mail.in) {
 		return fmt.Errorf("shard %d of %d", rec.Shard, len(st.mail.in))
 	}
+	if err := legible(rec); err != nil {
+		return err
+	}
 	switch rec.Kind {
 	case flow.RecReceived:
 		st.mail.in[rec.Shard] = rec.Number
