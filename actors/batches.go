@@ -42,7 +42,7 @@ func (s *shard) tendBatch(slot *keySlot) {
 	in := flow.Input{Kind: flow.InBatchTick, Fields: flow.Fields{Key: slot.id}}
 	if def := s.announced.firing(slot.id.Workflow, s.time.mono); def == nil {
 		s.await(slot)
-	} else if wait := s.refusesRuns(); wait != 0 {
+	} else if wait := s.refusesBatches(); wait != 0 {
 		s.await(slot) // it isn't lost: it will be late
 		s.fireLater(wait)
 		return
@@ -56,18 +56,21 @@ func (s *shard) tendBatch(slot *keySlot) {
 	s.take()
 }
 
-// refusesRuns says for how long a batch has to wait with becoming a run because the node
-// takes none now; zero when it does. It is counted as a run already, so the number of runs
-// doesn't matter.
-func (s *shard) refusesRuns() flow.Span {
+// refusesRuns says for how long what has come waits with becoming a run because the node
+// takes none now; zero when it does. room says whether there is room for it.
+func (s *shard) refusesRuns(room error) flow.Span {
 	switch {
 	case s.node.serving() != nil:
 		return startingRetry
-	case s.node.takesNewWork() != nil || s.node.archiver.behind() != nil:
+	case s.node.takesNewWork() != nil || room != nil:
 		return refusedRetry
 	}
 	return 0
 }
+
+// refusesBatches is refusesRuns for batches. One is counted as a run already, so the number
+// of runs doesn't matter.
+func (s *shard) refusesBatches() flow.Span { return s.refusesRuns(s.node.archiver.behind()) }
 
 // firing is the declaration in whose name a batch of the workflow is fired: the newest
 // that a live worker serves and that has a trigger, else the newest that is served.
@@ -107,7 +110,7 @@ func (s *shard) fireDue(m fireMsg) {
 	if len(list) == 0 || s.announced.firing(m.workflow, s.time.mono) == nil {
 		return
 	}
-	if wait := s.refusesRuns(); wait != 0 {
+	if wait := s.refusesBatches(); wait != 0 {
 		s.fireLater(wait)
 		return
 	}

@@ -184,11 +184,12 @@ func (s *shard) takeEvent(def *flow.Definition, a *keyedEvent) (got arrived, rep
 	s.mark(slot)
 	t := def.Trigger
 	in := flow.Input{Kind: flow.InEvent, Fields: flow.Fields{
-		Key: slot.id, Payload: a.event, IdempotencyKey: a.id, Order: s.nextOrder(), Stamp: def.StampBatch(a.key),
-		Interval: t.Window, Burst: t.MaxEvents, Number: uint64(t.MaxBytes),
+		Key: slot.id, Payload: a.event, IdempotencyKey: a.id, Order: s.nextOrder(), Interval: t.Window,
 	}}
 	if t.Kind == flow.TriggerDebounce {
 		in.Flags, in.Backoff = flow.FlagDebounce, t.MaxWait
+	} else { // its batch may be full with this event, and is cut then
+		in.Stamp, in.Burst, in.Number = def.StampBatch(a.key), t.MaxEvents, uint64(t.MaxBytes)
 	}
 	if !slot.key.Gathered(a.id) { // else it needs no room
 		opens := slot.key.Opens(&in)

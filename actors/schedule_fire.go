@@ -172,12 +172,8 @@ func (s *shard) tickSchedule(slot *scheduleSlot) {
 		s.timers.armSchedule(slot, s.now.Add(wait))
 		return
 	}
-	if s.node.serving() != nil {
-		s.timers.armSchedule(slot, s.now.Add(startingRetry))
-		return
-	}
-	if s.node.takesNewWork() != nil || s.node.roomForRuns(1) != nil {
-		s.timers.armSchedule(slot, s.now.Add(refusedRetry)) // it isn't lost: it will be late
+	if wait := s.refusesRuns(s.node.roomForRuns(1)); wait != 0 {
+		s.timers.armSchedule(slot, s.now.Add(wait)) // it isn't lost: it will be late
 		return
 	}
 	s.fire(slot)

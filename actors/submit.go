@@ -72,7 +72,7 @@ func workflowOf(name string, list []*flow.Definition) wire.Workflow {
 	for _, d := range list {
 		l, r := wire.PoliciesOf(d)
 		w.Versions = append(w.Versions, wire.WorkflowVersion{
-			Declared: declaredOf(d, false), Limit: l, Rate: r, Trigger: wire.TriggerOf(d), Kafka: wire.KafkaOf(d), MaxAttempts: d.Attempts,
+			Declared: declaredOf(d, false), Limit: l, Rate: r, Trigger: wire.TriggerOf(d.Trigger), Kafka: wire.KafkaOf(d), MaxAttempts: d.Attempts,
 			RetryBackoffSeconds: wire.Seconds(d.Backoff), LeaseSeconds: wire.Seconds(d.Lease),
 			DeclaredAt: d.At.Millis(), Current: d == current,
 		})

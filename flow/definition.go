@@ -157,17 +157,9 @@ func (r *Rule) gate(key string) Gate {
 }
 
 func (r *Rule) resolve(params []byte, given *string, eval Evaluate) (string, error) {
-	field := "stamp.keys." + r.Kind.String()
-	switch {
-	case given != nil && !r.Key.IsFunction():
-		return "", misconfigured(field, "must not be given: the "+r.Kind.String()+"'s key is "+r.Key.shown())
-	case given != nil:
-		return *given, CheckKey(field, *given)
-	case r.Key.IsFunction():
-		return "", misconfigured(field, "must be given: the "+r.Kind.String()+"'s key is the function "+
-			strconv.Quote(r.Key.Function)+", which only the workflow's code can compute")
-	}
-	return r.Key.resolve("params", r.Kind.String()+".key", params, eval)
+	kind := r.Kind.String()
+	asked := keyAsked{field: "stamp.keys." + kind, owner: kind, what: "params", policy: kind + ".key"}
+	return r.Key.resolve(asked, params, given, eval)
 }
 
 // Parts of a definition, of a rule and of a trigger, as msgpack arrays. Payload of

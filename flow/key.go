@@ -162,21 +162,32 @@ func appendText(b *bytes.Buffer, s string) error {
 // *FieldError of ErrConfiguration (P60).
 type Evaluate func(field, expression string, object []byte) (string, error)
 
-// resolve is the key of an object, which errors call by the name of what it is; policy
-// names the key itself.
-func (k KeySource) resolve(what, policy string, object []byte, eval Evaluate) (string, error) {
+// keyAsked are the names that the errors of one resolved key use: field is where a caller
+// gives it, owner whose key it is, what the object it is a part of, policy the declared key.
+type keyAsked struct{ field, owner, what, policy string }
+
+// resolve is the key of an object: given by a caller if only the workflow's code can compute
+// it, which mustn't be given otherwise (P20).
+func (k KeySource) resolve(asked keyAsked, object []byte, given *string, eval Evaluate) (string, error) {
 	expression, isExpression := k.Expression()
 	switch {
-	case isExpression && eval == nil:
-		return "", misconfigured(policy, "must not be an expression: nothing computes one here")
+	case given != nil && !k.IsFunction():
+		return "", misconfigured(asked.field, "must not be given: the "+asked.owner+"'s key is "+k.shown())
+	case given != nil:
+		return *given, CheckKey(asked.field, *given)
+	case k.IsFunction():
+		return "", misconfigured(asked.field, "must be given: the "+asked.owner+"'s key is "+k.shown()+
+			", which only the workflow's code can compute")
 	case !isExpression:
-		return k.parameter(what, object)
+		return k.parameter(asked.what, object)
+	case eval == nil:
+		return "", misconfigured(asked.policy, "must not be an expression: nothing computes one here")
 	}
-	text, err := eval(policy, expression, object)
+	text, err := eval(asked.policy, expression, object)
 	if err != nil {
 		return "", err
 	}
-	return text, CheckKey(policy, text)
+	return text, CheckKey(asked.policy, text)
 }
 
 // Resolve is the key of params under a source that is a parameter name. A

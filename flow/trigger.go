@@ -130,16 +130,8 @@ func CheckTriggered(rules []Rule) error {
 // EventKey is the key of an event: given when a caller resolved it, which it must if the
 // key is a function (P20) and mustn't otherwise. Error: *FieldError.
 func (t *Trigger) EventKey(event []byte, given *string, eval Evaluate) (string, error) {
-	switch {
-	case given != nil && !t.Key.IsFunction():
-		return "", misconfigured("key", "must not be given: the trigger's key is "+t.Key.shown())
-	case given != nil:
-		return *given, CheckKey("key", *given)
-	case t.Key.IsFunction():
-		return "", misconfigured("key", "must be given: the trigger's key is the function "+
-			strconv.Quote(t.Key.Function)+", which only the workflow's code can compute")
-	}
-	return t.Key.resolve("event", "trigger."+t.Kind.String()+".key", event, eval)
+	asked := keyAsked{field: "key", owner: "trigger", what: "event", policy: "trigger." + t.Kind.String() + ".key"}
+	return t.Key.resolve(asked, event, given, eval)
 }
 
 // StampBatch is the stamp of a run made of a batch with the key (P73): the gates are

@@ -185,7 +185,7 @@ func (d *definition) declaration() wire.Declaration {
 		}
 	}
 	if d.trigger != nil {
-		w.Trigger = triggerOf(d.trigger)
+		w.Trigger = wire.TriggerOf(d.trigger)
 	}
 	return w
 }

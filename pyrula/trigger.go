@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/pyrula/pyrula-node/flow"
-	"github.com/pyrula/pyrula-node/flow/wire"
 )
 
 // Collect makes one run of many events (P33): of MaxEvents events with one key, or of
@@ -141,6 +140,3 @@ func (d *definition) event() (reflect.Type, error) {
 	}
 	return list.Elem(), nil
 }
-
-// triggerOf is a trigger on the wire.
-func triggerOf(t *flow.Trigger) *wire.Trigger { return wire.TriggerOf(&flow.Definition{Trigger: t}) }

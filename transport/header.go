@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -125,26 +126,8 @@ func headerText(v string) (string, bool) {
 // percentDecoded undoes one round of percent-encoding. It is false for an escape that is
 // none, and for what isn't UTF-8.
 func percentDecoded(s string) (string, bool) {
-	if strings.IndexByte(s, '%') < 0 {
-		return s, utf8.ValidString(s)
-	}
-	text := make([]byte, 0, len(s))
-	for i := 0; i < len(s); i++ {
-		if s[i] != '%' {
-			text = append(text, s[i])
-			continue
-		}
-		if len(s)-i < 3 {
-			return "", false
-		}
-		high, low := hexValue(s[i+1]), hexValue(s[i+2])
-		if high < 0 || low < 0 {
-			return "", false
-		}
-		text = append(text, byte(high<<4|low))
-		i += 2
-	}
-	return string(text), utf8.Valid(text)
+	text, err := url.PathUnescape(s)
+	return text, err == nil && utf8.ValidString(text)
 }
 
 // unquoted undoes the double quotes of a header's value, which older senders use. It is

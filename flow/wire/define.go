@@ -188,12 +188,12 @@ func span(field string, seconds *float64, b bounds) (flow.Span, error) {
 	if seconds == nil {
 		return b.byDefault, nil
 	}
-	ns := math.Round(*seconds * float64(flow.Second))
-	if !(ns >= float64(b.least) && ns <= float64(b.most)) {
+	given := spanOf(*seconds)
+	if given < b.least || given > b.most {
 		return 0, refuse(field, fmt.Sprintf("must be a number of seconds from %g to %g",
 			Seconds(b.least), Seconds(b.most)))
 	}
-	return flow.Span(ns), nil
+	return given, nil
 }
 
 // Seconds is a span as the wire carries it.
@@ -216,9 +216,8 @@ func PoliciesOf(def *flow.Definition) (l *Limit, r *Rate) {
 	return l, r
 }
 
-// TriggerOf is the declared trigger of a definition, read back; nil without one.
-func TriggerOf(def *flow.Definition) *Trigger {
-	t := def.Trigger
+// TriggerOf is a declared trigger, read back; nil without one.
+func TriggerOf(t *flow.Trigger) *Trigger {
 	if t == nil {
 		return nil
 	}

@@ -53,17 +53,17 @@ func TestP57TriggersInRange(t *testing.T) {
 		if diff := cmp.Diff(&c.want, def.Trigger); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", c.trigger, diff)
 		}
-		if diff := cmp.Diff(d.Trigger, wire.TriggerOf(def)); diff != "" {
+		if diff := cmp.Diff(d.Trigger, wire.TriggerOf(def.Trigger)); diff != "" {
 			t.Errorf("%s is read back otherwise (-want +got):\n%s", c.trigger, diff)
 		}
 	}
 	def, err := (&wire.Declaration{}).Definition("w")
-	if err != nil || def.Trigger != nil || wire.TriggerOf(def) != nil {
-		t.Errorf("without a trigger: %+v read back as %+v, %v", def.Trigger, wire.TriggerOf(def), err)
+	if err != nil || def.Trigger != nil || wire.TriggerOf(def.Trigger) != nil {
+		t.Errorf("without a trigger: %+v read back as %+v, %v", def.Trigger, wire.TriggerOf(def.Trigger), err)
 	}
 	// A longest wait that is left out is none, and is read back as 0.
 	d := declared(t, `{"debounce":{"key":"k","window_seconds":5}}`)
-	if def, err = d.Definition("w"); err != nil || def.Trigger.MaxWait != 0 || *wire.TriggerOf(def).Debounce.MaxWaitSeconds != 0 {
+	if def, err = d.Definition("w"); err != nil || def.Trigger.MaxWait != 0 || *wire.TriggerOf(def.Trigger).Debounce.MaxWaitSeconds != 0 {
 		t.Errorf("without a longest wait: %+v, %v", def.Trigger, err)
 	}
 }
